@@ -10,12 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from bench.comparison.selection import group_by
 from bench.config.sweep_manifest import Manifest
 from bench.errors import DataError
 from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
-from bench.reports.records import by_profile_and_suite, check_comparable, round_averages
+from bench.reports.records import by_method, by_profile_and_suite, check_comparable, round_averages
 
 OVERLAP = "overlap*.csv"
 """Files of ``bench data overlap TEXT --format csv`` in the campaign's folder."""
@@ -109,13 +110,22 @@ class Campaign:
     @cached_property
     def apart(self) -> frozenset[str]:
         """The supervised methods, unless they are ranked among the others."""
-        supervised = () if self.rank_supervised else filter(is_supervised, self.records)
-        return frozenset(record.method for record in supervised)
+        if self.rank_supervised:
+            return frozenset()
+        return frozenset(by_method(filter(is_supervised, self.records)))
+
+    def tested(self, records: Iterable[RunRecord]) -> list[RunRecord]:
+        """Return the records that can be tested: those of methods that are ranked together."""
+        return [record for record in records if record.method not in self.apart]
+
+    def sweeps_by_name(self) -> dict[str, list[Manifest]]:
+        """Return the grids of each sweep."""
+        return group_by(self.sweeps, lambda manifest: manifest.sweep)
 
     def apart_note(self, methods: Iterable[str], how: str = " (--rank-supervised ranks them)") -> list[str]:
         """Return a note that lists a table's supervised methods, which are unranked."""
-        names = ", ".join(dict.fromkeys(self.shown(method) for method in methods if method in self.apart))
-        return [f"Supervised, so not ranked with the others: {names}{how}."] if names else []
+        names = ", ".join(dict.fromkeys(map(self.shown, filter(self.apart.__contains__, methods))))
+        return [f"Supervised, so not ranked with the others: {names}{how}."] * bool(names)
 
     def title(self, subject: str, records: Sequence[RunRecord]) -> str:
         """Return a table's title: its subject, and the profile and suite of its records."""

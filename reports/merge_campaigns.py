@@ -119,8 +119,8 @@ def _check_equal(first: CampaignRecord, second: CampaignRecord) -> None:
     if facts:
         what = f"it was measured under different specifications: {'; '.join(facts)}"
     elif a.status != b.status:
-        outcomes = ["finished" if record.status == "ok" else "failed" for record in (a, b)]
-        what = f"it {outcomes[0]} in {names[0]} and {outcomes[1]} in {names[1]}"
+        verbs = {"ok": "finished", "failed": "failed"}
+        what = f"it {verbs[a.status]} in {names[0]} and {verbs[b.status]} in {names[1]}"
     elif (a.scores, a.predictions) != (b.scores, b.predictions):
         what = f"it has other scores: avg {a.score('avg')} and {b.score('avg')}"
     elif changed:
@@ -183,7 +183,9 @@ def merge_sweeps(
                 )
             merged[key] = first, manifests.merge_manifests(known, manifest)
     sweeps = [manifest for _, manifest in merged.values()]
-    return [replace(sweep, suites=(suite,)) for sweep in sweeps if suite in sweep.suites] if suite else sweeps
+    if not suite:
+        return sweeps
+    return [replace(sweep, suites=(suite,)) for sweep in sweeps if suite in sweep.suites]
 
 
 def record_stores(records: Iterable[CampaignRecord]) -> dict[RecordPlace, ResultStore]:

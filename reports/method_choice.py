@@ -26,7 +26,7 @@ _POOLINGS = {"avg": "avg.", "avg_first_last": "first-last avg.", "cls": "[CLS]"}
 def parse_method_list(text: str | None, records: Collection[RunRecord]) -> tuple[str, ...]:
     """Return the methods of ``--methods`` in its order; raises InputError for an unknown or repeated one."""
     texts, where = split_outside_brackets(text) if text is not None else (), "--methods"
-    known = {record.method for record in records}
+    known = set(by_method(records))
     methods = tuple(match_method_id(each, known, records) for each in texts)
     for method in methods:
         if method not in known:
@@ -59,8 +59,9 @@ def restrict_campaign(
     if given:
         records = tuple(sorted(records, key=lambda record: methods.index(record.method)))
     whole = tuple(m for m in campaign.sweeps if {method for *_, method in m.points} <= set(methods))
-    places = {(record.method, record.profile, record.suite) for record in known}
-    total = len({method for method, *_ in places})
+    by_id = by_method(known)
+    places = {(record.method, record.profile, record.suite) for runs in by_id.values() for record in runs}
+    total = len(by_id)
     return replace(
         campaign,
         records=records,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from bench.comparison.selection import group_by
 from bench.errors import DataError, InputError, NotComparableError
 from bench.records.fingerprint import FACTS, compute_family_key
-from bench.records.record import ALL, EXTERNAL, RunRecord, is_supervised
-from bench.render.grid import SCALE
+from bench.records.record import ALL, AVERAGE, EXTERNAL, RunRecord, is_supervised
+from bench.render.grid import SCALE, ScoreCell, summarise_values
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -78,6 +78,16 @@ def finished_records(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status == "ok"]
 
 
+def readable_records(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Return the records without the stand-ins of unreadable ones."""
+    return [record for record in records if record.status != UNREADABLE]
+
+
+def measured_by_mteb(records: Iterable[RunRecord]) -> bool:
+    """Return True if mteb computed a record's scores."""
+    return any("mteb" in record.provenance for record in records)
+
+
 def run_label(record: RunRecord) -> str:
     """Return method and seed."""
     return record.method if record.seed is None else f"{record.method} seed {record.seed}"
@@ -88,18 +98,30 @@ def failure_reasons(records: Iterable[RunRecord], status: str = "failed") -> tup
     return tuple(f"{run_label(record)}: {record.reason}" for record in records if record.status == status)
 
 
+def label_lines(label: str, texts: Iterable[str]) -> list[str]:
+    """Return the texts as lines that begin with a label."""
+    return [f"{label}: {text}" for text in texts]
+
+
 def record_notes(records: Sequence[RunRecord], *, failures: bool = False) -> list[str]:
     """Return the distinct notes of records; with ``failures`` also the reasons of missing scores."""
     notes = list(dict.fromkeys(note for record in records for note in record.notes))
     if failures:
-        notes += [f"Failed: {text}" for text in failure_reasons(records)]
-        notes += [f"Unreadable: {text}" for text in failure_reasons(records, UNREADABLE)]
+        notes += label_lines("Failed", failure_reasons(records))
+        notes += label_lines("Unreadable", failure_reasons(records, UNREADABLE))
     return notes
 
 
 def task_scores(records: Iterable[RunRecord], task: str = "avg") -> list[float]:
     """Return the records' scores on a task, of those that have one."""
     return [value for record in records if (value := record.score(task)) is not None]
+
+
+def summarise_scores(
+    records: Iterable[RunRecord], task: str = AVERAGE, subset: str = ALL, metric: str | None = None
+) -> ScoreCell:
+    """Return the mean of the records' scores on a task, of those that have one."""
+    return summarise_values([record.score(task, subset, metric=metric) for record in records])
 
 
 def main_metric(records: Iterable[RunRecord]) -> str:
@@ -232,10 +254,9 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
     Raises:
         NotComparableError: measured on different data, or a method's seeds under different specifications.
     """
-    readable = [record for record in records if record.status != UNREADABLE]
-    data = {tuple(sorted((task, f["sha256"]) for task, f in record.tasks.items())) for record in readable}
+    data = set(map(_data_hashes, readable_records(records)))
     if len(data) > 1:
-        names = sorted({record.method for record in records})
+        names = sorted(by_method(records))
         raise NotComparableError(
             f"the records of suite {records[0].suite} were measured on {len(data)} versions of the data",
             where=f"campaign {campaign}, {', '.join(names)}",
@@ -250,9 +271,13 @@ def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
             )
 
 
+def _data_hashes(record: RunRecord) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((task, facts["sha256"]) for task, facts in record.tasks.items()))
+
+
 def describe_provenance(records: Sequence[RunRecord], campaign: str) -> tuple[str, ...]:
     """Return the sources of a figure or page: its records, and how they were made."""
-    records = [record for record in records if record.status != UNREADABLE]
+    records = readable_records(records)
     seeds = sorted({record.seed for record in records if record.seed is not None})
     facts: dict[str, set[str]] = {
         "campaign": {campaign},
@@ -260,8 +285,9 @@ def describe_provenance(records: Sequence[RunRecord], campaign: str) -> tuple[st
         "suite": set(),
         "records": {str(len(records))},
         "seeds": {", ".join(map(str, seeds)) or "none"},
-        **{name: set() for name in ("commit", "device", "torch", "data")},
     }
+    for name in ("commit", "device", "torch", "data"):
+        facts[name] = set()
     for record in records:
         git = record.provenance.get("git") or {}
         commit = str(git.get("commit") or "")[:10]
@@ -271,5 +297,8 @@ def describe_provenance(records: Sequence[RunRecord], campaign: str) -> tuple[st
         facts["device"].add(str(record.provenance.get("device", "")))
         facts["torch"].add(str(record.provenance.get("versions", {}).get("torch", "")))
         facts["data"].update(f"{task} {fact['sha256'][:8]}" for task, fact in record.tasks.items())
-    texts = {name: sorted(filter(None, values)) for name, values in facts.items()}
-    return tuple(f"{name}: {', '.join(values)}" for name, values in texts.items() if values)
+    lines = []
+    for name, values in facts.items():
+        if texts := sorted(filter(None, values)):
+            lines.append(f"{name}: {', '.join(texts)}")
+    return tuple(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from bench.comparison.selection import group_by
@@ -74,7 +75,7 @@ def render_report(
         _refuse_columns(look, "name a table: --table leaderboard")
         return render_json([*all_leaderboards(campaign), *TABLES["ablation:SWEEP"].grids(campaign)])
     printed = (section.grids(campaign) for section in SECTIONS if section.printed)
-    grids = formats.select_columns([grid for part in printed for grid in part], look.columns)
+    grids = formats.select_columns(list(chain.from_iterable(printed)), look.columns)
     if form != "latex":
         return render_grids(grids, form, screen=look.screen)
     from bench.render.latex_picture import ranking_picture

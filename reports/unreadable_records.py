@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 from bench.errors import DataError, printable
@@ -13,7 +14,14 @@ from bench.records.record import RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
-from bench.reports.records import UNREADABLE, by_profile_and_suite, failure_reasons, run_label
+from bench.reports.records import (
+    UNREADABLE,
+    by_profile_and_suite,
+    failure_reasons,
+    finished_records,
+    label_lines,
+    run_label,
+)
 
 _NO_PREDICTIONS = "Predictions that are missing, or not those of the record: "
 _SEED = re.compile(r"seed-(\d{1,18})")
@@ -26,7 +34,7 @@ def scan_campaign(store: ResultStore) -> list[tuple[RunRecord, DataError | None]
     copied record.
     """
     records, damaged = store.scan()
-    readable = [(record, None) for record in _note_missing_predictions(store, records)]
+    readable = zip(_note_missing_predictions(store, records), repeat(None))
     return [*readable, *zip(_stand_ins(store, records, damaged), damaged.values(), strict=True)]
 
 
@@ -60,7 +68,7 @@ def _doubt_lines(campaign: Campaign) -> Iterator[tuple[str, str]]:
     for records in by_profile_and_suite(campaign.records):
         notes = dict.fromkeys(note for record in records for note in record.notes)
         lines = [note for note in notes if note.startswith(_NO_PREDICTIONS)]
-        lines += [f"Unreadable: {reason}" for reason in failure_reasons(records, UNREADABLE)]
+        lines += label_lines("Unreadable", failure_reasons(records, UNREADABLE))
         yield from ((f"{records[0].suite}, profile {records[0].profile}", line) for line in lines)
 
 
@@ -83,7 +91,11 @@ def _note_missing_predictions(store: ResultStore, records: Sequence[RunRecord]) 
     """The records; those without their predictions have a note that lists all such rows of a table."""
     notes: dict[int, str] = {}
     for group in by_profile_and_suite(records):
-        lacking = [r for r in group if r.status == "ok" and not store.is_whole(r.place, r)]
+        lacking = [record for record in finished_records(group) if not store.is_whole(record.place, record)]
         note = f"{_NO_PREDICTIONS}{', '.join(map(run_label, lacking))}."
         notes |= dict.fromkeys(map(id, lacking), note)
-    return [replace(r, notes=(*r.notes, notes[id(r)])) if id(r) in notes else r for r in records]
+    noted = list(records)
+    for place, record in enumerate(records):
+        if id(record) in notes:
+            noted[place] = replace(record, notes=(*record.notes, notes[id(record)]))
+    return noted

@@ -93,7 +93,7 @@ def lay_out_cells(item: Item, profile: str, backbone: Backbone) -> tuple[ItemCel
     cells = []
     if item.shows:
         for label, method in item.methods.items():
-            methods = (method,) if method else ()
+            methods = (method,) * bool(method)
             for column, quantity in item.shows.items():
                 cells.append(ItemCell((("method", label),), ((_COLUMN, column),), methods, quantity))
         return tuple(cells)
@@ -127,14 +127,14 @@ def match_figure(table: Mapping[str, T], figure: PublishedFigure, field: str = "
     A key is "NAME" or "NAME KEY=VALUE,...": the figure's method (or another field of it), and pairs of its
     setting, method, backbone, task or metric.
     """
-    best: tuple[int, T] | None = None
+    best, most = None, -1
     for key, value in table.items():
         name, _, rest = key.partition(" ")
         pairs = [part.partition("=")[::2] for part in rest.split(",") if part]
         holds = all(figure_value(figure, known) == wanted for known, wanted in pairs)
-        if name == figure_value(figure, field) and holds and (best is None or len(pairs) > best[0]):
-            best = (len(pairs), value)
-    return best[1] if best else None
+        if name == figure_value(figure, field) and holds and len(pairs) > most:
+            best, most = value, len(pairs)
+    return best
 
 
 def figure_value(figure: PublishedFigure, name: str) -> str:
@@ -161,9 +161,11 @@ def _split_difference(figure: PublishedFigure) -> list[PublishedFigure]:
     """The figure itself, or both sides of a difference: "data=A minus data=B"."""
     for key, value in figure.setting:
         if MINUS in value:
-            rest = tuple(pair for pair in figure.setting if pair[0] != key)
-            sides = (side.removeprefix(f"{key}=") for side in value.split(MINUS))
-            return [replace(figure, setting=(*rest, (key, side))) for side in sides]
+            sides = []
+            for side in value.split(MINUS):
+                setting = dict(figure.setting) | {key: side.removeprefix(f"{key}=")}
+                sides.append(replace(figure, setting=tuple(setting.items())))
+            return sides
     return [figure]
 
 

@@ -18,12 +18,12 @@ from bench.papers.item_cells import ItemCell, ItemQuantity, cell_label, parse_qu
 from bench.papers.paper_items import Item
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.figure import Figure
-from bench.render.grid import DASH, SCALE, Grid, Quoted, ScoreCell, Value, summarise_values
-from bench.reports.records import failure_reasons, finished_records
+from bench.render.grid import DASH, SCALE, Grid, Quoted, ScoreCell, Value, mean_or_none, summarise_values
+from bench.reports.records import by_method, failure_reasons, finished_records, label_lines
 from bench.reports.tables.categories import KINDS
 from bench.reports.tables.metrics import metrics_at_ranks
 from bench.reports.tables.published_figures import paper_backbone, paper_text
-from bench.reports.tables.sweep_tables import sweep_grids
+from bench.reports.tables.sweep_tables import distinct_records, grid_axes, sweep_grids
 
 T = TypeVar("T")
 _MOST_TESTED = 16
@@ -82,8 +82,9 @@ class ItemRecords:
 def matches_paper(item: Item, records: Iterable[RunRecord]) -> bool:
     """True if every record has a backbone of the paper, reference data, and a text of the papers."""
     for record in finished_records(records):
-        reference = all(facts["reference"] for facts in record.tasks.values())
-        if paper_backbone(record) not in item.backbones or not reference or paper_text(record) is None:
+        if paper_backbone(record) not in item.backbones or paper_text(record) is None:
+            return False
+        if not all(facts["reference"] for facts in record.tasks.values()):
             return False
     return True
 
@@ -105,24 +106,31 @@ def hyperparameter_grid(item: Item) -> Grid:
 
 def item_grid(item: Item, places: Sequence[ItemCell], records: ItemRecords) -> Grid:
     """Return an item in the paper's layout: a line of printed figures, and below it one of ours."""
-    cells = {(cell_label(item, place.row), cell_label(item, place.column)): place for place in places}
-    columns = list(dict.fromkeys(column for _, column in cells))
-    printed = any(place.figure for place in places)
+    cells: dict[tuple[str, str], ItemCell | None] = {}
+    for place in places:
+        cells[cell_label(item, place.row), cell_label(item, place.column)] = place
+    rows, columns = grid_axes(cells)
+    printed = _has_figures(places)
     body: list[tuple[Value, ...]] = []
-    for row in dict.fromkeys(row for row, _ in cells):
+    for row in rows:
         row_cells = [cells.get((row, column)) for column in columns]
-        runs = any(cell is not None and cell.methods for cell in row_cells)
-        name = row + ("" if runs or not printed else NO_METHOD_SIGN)
-        if any(cell is not None and cell.figure for cell in row_cells):
+        known = list(filter(None, row_cells))
+        runs = any(cell.methods for cell in known)
+        name = row + NO_METHOD_SIGN * (printed and not runs)
+        if _has_figures(known):
             body.append((name, "paper", *(_printed_cell(cell, records) for cell in row_cells)))
             name = ""
         if runs:
-            source = ("bench",) if printed else ()
+            source = ("bench",) * printed
             body.append((name, *source, *(_own_cell(item, cell, records) for cell in row_cells)))
     heading = "" if item.sweep else ", ".join(item.rows)
     header = (heading, "", *columns) if printed else (heading, *columns)
     title = f"{item_title(item)}; profile {records.profile}"
     return Grid(title, header, tuple(body), _grid_notes(item, places, records))
+
+
+def _has_figures(places: Iterable[ItemCell]) -> bool:
+    return any(place.figure for place in places)
 
 
 def item_title(item: Item) -> str:
@@ -162,9 +170,9 @@ def _record_score(record: RunRecord, name: str, metric: str) -> float | None:
         metrics = list(tasks[0]) if tasks and metric == "mean" else [metric]
         values = []
         for each in metrics:
-            scores = [task[each] for task in tasks if each in task]
-            values += [fmean(scores)] if scores else []
-        return fmean(values) if values else None
+            if scores := [task[each] for task in tasks if each in task]:
+                values.append(fmean(scores))
+        return mean_or_none(values)
     kinds = {name: kind for kind, (_, name) in KINDS.items()}
     if name in kinds:
         return record.score(kinds[name], "mean")
@@ -218,7 +226,7 @@ def item_remarks(item: Item) -> tuple[str, ...]:
 
 def _test_command(records: ItemRecords, used: Sequence[RunRecord]) -> list[str]:
     """The command that tests the methods, if several methods have several seeds."""
-    methods = list(dict.fromkeys(record.method for record in used))
+    methods = list(by_method(used))
     if len(records.seeds) < 2 or not 1 < len(methods) <= _MOST_TESTED:
         return []
     suites = list(dict.fromkeys(record.suite for record in used))
@@ -231,13 +239,13 @@ def _test_command(records: ItemRecords, used: Sequence[RunRecord]) -> list[str]:
 
 def _grid_notes(item: Item, places: Sequence[ItemCell], records: ItemRecords) -> tuple[str, ...]:
     methods = {method for place in places for method in place.methods}
-    used = list({id(r): r for method in methods for r in records.records.get(method, ())}.values())
+    used = distinct_records(records.records.get(method, ()) for method in methods)
     lines = list(item_remarks(item))
     if methods:
         seeds = ", ".join(map(str, records.seeds))
         lines.append(f"bench: mean and standard deviation over seeds {seeds}; scores x {SCALE:g}.")
         lines += _test_command(records, used)
-    if any(place.figure for place in places) and not records.comparable:
+    if _has_figures(places) and not records.comparable:
         lines.append(
             f"Printed figures are in parentheses: they are of {item.backbones[0]}, the paper's data and "
             f"settings, ours of others (profile {records.profile}), so the two can't be compared."
@@ -257,7 +265,7 @@ def _grid_notes(item: Item, places: Sequence[ItemCell], records: ItemRecords) ->
     missing = [method for method in methods - records.impossible.keys() if not records.records.get(method)]
     if missing:
         lines.append(f"Not run yet: {', '.join(sorted(missing))}.")
-    lines += [f"Failed: {text}" for text in failure_reasons(used)]
+    lines += label_lines("Failed", failure_reasons(used))
     return tuple(dict.fromkeys((*lines, *records.notes)))
 
 
@@ -277,9 +285,10 @@ def item_figures(item: Item, folder: Path, files: Sequence[Path]) -> list[Figure
     names = {figure.name for figure in first_run}
     figures = []
     for figure in select_gradient_figures(folder, files):
-        if figure.name in names or figure.name.startswith(JOINT):
+        measured = figure.name in names or figure.name.startswith(JOINT)
+        if measured and item.draws_it(figure.section, figure.name):
             figures.append(figure)
-    return [figure for figure in figures if item.draws_it(figure.section, figure.name)]
+    return figures
 
 
 def item_tables(item: Item, figures: Sequence[Figure]) -> list[Grid]:

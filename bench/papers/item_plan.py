@@ -26,7 +26,7 @@ from bench.plan.cells import make_cells
 from bench.records.record import RecordPlace, safe_name, sum_training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover
-from bench.render.grid import DASH, Grid, Value, plain_text
+from bench.render.grid import DASH, Grid, Value, column_widths, plain_text
 from bench.reports.campaign import GRADIENT
 
 PAPERS_BACKBONE = Backbone(layers=12, pooler=True)
@@ -103,7 +103,9 @@ def _why_impossible(method: str, backbone: Backbone) -> str:
     caels = int(options.get("caels", 0))
     if (caels and backbone.layers % caels) or int(options.get("drop_norms", 0)) > backbone.layers:
         return f"the backbone has {backbone.layers} layers"
-    return "the backbone has no pooler" if options.get("pooling") == "pooler" and not backbone.pooler else ""
+    if options.get("pooling") == "pooler" and not backbone.pooler:
+        return "the backbone has no pooler"
+    return ""
 
 
 def item_method_ids(work: ItemPlan) -> dict[str, tuple[str, tuple[int | None, ...]]]:
@@ -221,8 +223,7 @@ def list_items(works: Mapping[Item, Sequence[ItemPlan]]) -> Grid:
 
 def format_listing(grid: Grid) -> str:
     """Return the table as text with aligned words."""
-    cells = [grid.header, *(tuple(map(plain_text, row)) for row in grid.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    widths = column_widths(grid)
     lines = []
     for heading, row in [(None, grid.header), *grid.lines]:
         if heading:
@@ -233,7 +234,7 @@ def format_listing(grid: Grid) -> str:
 
 
 def _item_row(item: Item, works: Sequence[ItemPlan]) -> tuple[Value, ...]:
-    printed = str(len(item.figures)) if item.figures else DASH
+    printed = str(len(item.figures) or DASH)
     names = ", ".join(work.spec.profile for work in works) or DASH
     if item.nothing:
         return item.id, DASH, DASH, DASH, "nothing to compute", item.title

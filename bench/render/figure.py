@@ -79,6 +79,16 @@ class Figure:
         """True if each line has a panel."""
         return self.kind == "lines" and len(self.series) > (1 if self.own else MOST_LINES)
 
+    @property
+    def all_x(self) -> list[float]:
+        """Places of all series along x."""
+        return [value for series in self.series for value in series.x]
+
+    @property
+    def heat(self) -> list[float]:
+        """The numbers of a heat map."""
+        return [value for row in self.cells for value in row if value is not None]
+
 
 def bar_ends(values: Sequence[float], spread: Sequence[float]) -> list[float]:
     """Return the values, and the ends of their bars."""

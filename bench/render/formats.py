@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import StringIO
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -75,7 +76,7 @@ def select_columns(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
     """
     if not names:
         return list(grids)
-    check_columns(names, [name for grid in grids for name in grid.header])
+    check_columns(names, list(chain.from_iterable(grid.header for grid in grids)))
     selected = []
     for grid in grids:
         if columns := column_positions(grid.header, names):
@@ -173,7 +174,7 @@ def render_text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
             if screen.styled or not note.startswith("Bold:"):  # files have no bold text
                 console.print(_single_line(note), width=screen.width, soft_wrap=screen.width is None)
         console.print()
-    lines = (line.rstrip() for line in output.getvalue().rstrip().split("\n"))
+    lines = map(str.rstrip, output.getvalue().rstrip().split("\n"))
     return "\n".join(_COMMAND.sub(r"\1\\x3a:", line) for line in lines) + "\n"
 
 
@@ -190,7 +191,7 @@ def _table_width(console: Console, longest: int, grid: Grid) -> int:
 def _rich_table(grid: Grid, longest: int) -> RichTable:
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
     headings = (heading for heading, _ in grid.lines if heading is not None)
-    texts = (plain_text(cell) for row in grid.rows for cell in row)
+    texts = map(plain_text, chain.from_iterable(grid.rows))
     short = shorten_names([*grid.header, *headings, *texts], longest)
     for position, name in enumerate(grid.header):
         table.add_column(short[name], justify="right" if position else "left", no_wrap=True)

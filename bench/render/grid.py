@@ -118,8 +118,13 @@ def summarise_values(values: Sequence[float | None]) -> ScoreCell:
     """
     numbers = [value for value in values if value is not None]
     if len(numbers) < 2:
-        return ScoreCell(fmean(numbers) if numbers else None, None, len(numbers))
+        return ScoreCell(mean_or_none(numbers), None, len(numbers))
     return ScoreCell(fmean(numbers), stdev(numbers), len(numbers))
+
+
+def mean_or_none(values: Sequence[float]) -> float | None:
+    """Return the mean; None for no values."""
+    return fmean(values) if values else None
 
 
 def hide_deviation(cell: ScoreCell) -> BareCell:
@@ -146,6 +151,11 @@ def mark_best(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]
         return marks | dict.fromkeys(leaders, SECOND)
     followers = [key for key, value in printed.items() if value == steps[1]]
     return marks | {leaders[0]: BEST} | dict.fromkeys(followers, SECOND)
+
+
+def format_number(value: float | None, form: str) -> str:
+    """Return a number in a format, or a dash."""
+    return DASH if value is None else format(value, form)
 
 
 def format_score(value: float | None) -> str:
@@ -189,6 +199,14 @@ def plain_text(cell: Value) -> str:
         text = f"{cell.text}{cell.sign}"
         return f"({text})" if cell.grey and cell.text != DASH else text
     return plus_minus(cell)
+
+
+def column_widths(grid: Grid) -> list[int]:
+    """Return the characters that each column takes."""
+    widths = list(map(len, grid.header))
+    for row in grid.rows:
+        widths = list(map(max, widths, map(len, map(plain_text, row))))
+    return widths
 
 
 def shorten_names(names: Iterable[str], most: int) -> dict[str, str]:

@@ -126,7 +126,7 @@ def draw_line_panels(figure: Figure) -> tuple[list[str], float]:
     """Return a panel a line, on shared axes unless each has its own, and the height."""
     count = math.ceil(len(figure.series) / _COLUMNS)
     wide = (WIDTH - _LEFT - 8 - (_COLUMNS - 1) * _GAP) / _COLUMNS
-    all_x = [value for one in figure.series for value in one.x]
+    all_x = figure.all_x
     shared = line_limits(list(map(line_extent, figure.series)))
     parts = []
     for number, one in enumerate(figure.series):

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,12 @@ def draw_plot(figure: Figure, axes: Any) -> None:
     elif strip:
         ends = robust_limits(xs), (-1.0, float(len(figure.rows)))
     else:
-        ends = robust_limits(xs), robust_limits([value for values in ys for value in values])
+        ends = robust_limits(xs), robust_limits(list(chain.from_iterable(ys)))
     for number, series in enumerate(figure.series):
         shift = (number - (len(figure.series) - 1) / 2) * 0.12 if strip and series.spread else 0.0
         _draw_series(figure, axes, number, series, shift, ends)
     if strip:
-        axes.set_yticks(range(len(figure.rows)), [clip_text(name) for name in figure.rows], fontsize=7)
+        axes.set_yticks(range(len(figure.rows)), list(map(clip_text, figure.rows)), fontsize=7)
         axes.set_ylim(len(figure.rows) - 0.5, -0.5)
     axes.grid(alpha=0.3)
 

@@ -75,7 +75,7 @@ def _draw_plane(figure: Figure) -> tuple[list[str], float]:
     if figure.panels:
         return line_plots.draw_line_panels(figure)
     bottom = _HEIGHT - _BOTTOM
-    xs = [value for one in figure.series for value in one.x]
+    xs = figure.all_x
     ys = list(map(line_extent, figure.series))
     right, attributes = WIDTH - _RIGHT, ""
     if figure.kind == "points":
@@ -184,8 +184,7 @@ def _draw_heat_map(figure: Figure) -> tuple[list[str], float]:
     left = min(6.4 * min(max(map(len, figure.rows), default=0), 34) + 34, 270)
     wide = (WIDTH - left - _RIGHT) / columns
     high = min(24.0, max(7.0, 420 / rows))
-    values = [value for row in figure.cells for value in row if value is not None]
-    low, top = min(values, default=0.0), max(values, default=1.0)
+    low, top = min(figure.heat, default=0.0), max(figure.heat, default=1.0)
     paths: dict[int, list[str]] = {}
     written = []
     for i, row in enumerate(figure.cells):

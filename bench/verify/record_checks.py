@@ -243,7 +243,8 @@ def _check_scores(
         return
     except BenchError as error:
         verified.unchecked[f"scores of {record.suite}: {error.what}"] += len(record.scores)
-        yield from (("score", wrong, _EDITED) for wrong in check_average(record))
+        for wrong in check_average(record):
+            yield "score", wrong, _EDITED
         return
     yield from _check_item_counts(record, tasks)
     if record.suite in SUITES.names() and list(predictions) != list(tasks):
@@ -254,7 +255,8 @@ def _check_scores(
         verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
     for kind in rescoring.beside:
         verified.unchecked[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
-    yield from (("score", wrong, _EDITED) for wrong in rescoring.wrong)
+    for wrong in rescoring.wrong:
+        yield "score", wrong, _EDITED
 
 
 def _check_item_counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Problem]:

@@ -58,7 +58,7 @@ def check_figures(path: Path, make: Callable[[], Iterable[Figure]]) -> list[Figu
 
 def _is_drawable(figure: Figure) -> bool:
     """True if numbers and places are equally many, and each number is at most LARGEST."""
-    values = [value for row in figure.cells for value in row if value is not None]
+    values = figure.heat
     for series in figure.series:
         if len(series.x) != len(series.y) or len(series.spread) not in (0, len(series.x)):
             return False

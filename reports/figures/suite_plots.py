@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -101,13 +103,13 @@ def suite_figures(campaign: Campaign) -> list[Figure]:
 
 def group_figures(campaign: Campaign) -> list[Figure]:
     """Return the critical-difference diagram of every profile and suite that has one."""
-    return [figure for suite in _suites(campaign) for figure in _group_figure(suite)]
+    return list(chain.from_iterable(map(_group_figure, _suites(campaign))))
 
 
 def _group_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     """Methods by their average, with bars over the groups: a critical-difference diagram."""
     supervised = suite.campaign.rank_supervised
-    ranked = {r.method for r in suite.records if is_ranked(r, supervised=supervised)}
+    ranked = set(by_method(filter(partial(is_ranked, supervised=supervised), suite.records)))
     ranking = run_pairwise_tests(suite.campaign, suite.records).of().among(ranked)
     if len(ranking.methods) < 2:
         return

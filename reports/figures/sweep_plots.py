@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -10,16 +11,22 @@ from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS, Sweep
 from bench.records.record import RunRecord, safe_name
 from bench.render.figure import Figure, Series
-from bench.render.grid import SCALE, summarise_values
+from bench.render.grid import SCALE
 from bench.reports.campaign import Campaign
 from bench.reports.figures.suite_plots import curve_series
-from bench.reports.records import describe_provenance, task_scores
-from bench.reports.tables.sweep_tables import norm_factor, records_by_cell, sweep_task
+from bench.reports.records import describe_provenance, finished_records, summarise_scores
+from bench.reports.tables.sweep_tables import (
+    distinct_records,
+    grid_axes,
+    norm_factor,
+    records_by_cell,
+    sweep_task,
+)
 
 
 def sweep_figures(campaign: Campaign) -> list[Figure]:
     """Return the figures of a campaign's sweeps."""
-    return [figure for manifest in campaign.sweeps for figure in _manifest_figures(manifest, campaign)]
+    return list(chain.from_iterable(_manifest_figures(manifest, campaign) for manifest in campaign.sweeps))
 
 
 def _manifest_figures(manifest: Manifest, campaign: Campaign) -> Iterator[Figure]:
@@ -29,13 +36,13 @@ def _manifest_figures(manifest: Manifest, campaign: Campaign) -> Iterator[Figure
         return
     for suite in manifest.suites:
         cells = records_by_cell(manifest, suite, campaign.records)
-        used = list({id(r): r for group in cells.values() for r in group if r.status == "ok"}.values())
+        used = finished_records(distinct_records(cells.values()))
         if not used:
             continue
         name = f"{safe_name(manifest.profile)}-{manifest.sweep}-{safe_name(suite)}"
         on, source = f"({suite}, {manifest.profile})", describe_provenance(used, campaign.name)
         yield _score_figure(sweep, cells, name, f"{sweep.question} {on}", source)
-        for column in dict.fromkeys(place[1] for place in cells) if sweep.curves else ():
+        for column in grid_axes(cells)[1] if sweep.curves else ():
             lines = {row: runs for (row, other), runs in cells.items() if other == column}
             file, title = f"{name}-{safe_name(column)}", f"{sweep.question} {column} {on}"
             for short, label, series in curve_series(lines):
@@ -51,13 +58,13 @@ def _score_figure(
     source: tuple[str, ...],
 ) -> Figure:
     """The scores over the grid, a series a column: lines over numbers, else a strip."""
-    rows, columns = (list(dict.fromkeys(place[i] for place in cells)) for i in (0, 1))
-    task = sweep_task(sweep.task, [r for group in cells.values() for r in group])
+    rows, columns = grid_axes(cells)
+    task = sweep_task(sweep.task, list(chain.from_iterable(cells.values())))
     series = []
     for column in columns:
         points = []
         for i, row in enumerate(rows):
-            cell = summarise_values(task_scores(cells.get((row, column), []), task))
+            cell = summarise_scores(cells.get((row, column), []), task)
             if cell.mean is not None:
                 place = float(row) if sweep.numeric else float(i)
                 points.append((place, SCALE * cell.mean, SCALE * (cell.sd or 0.0)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError, not_one_of, printable
-from bench.render.grid import BEST, SECOND, ScoreCell, Value, format_score, plain_text
+from bench.render.grid import BEST, SECOND, ScoreCell, Value, column_widths, format_score, plain_text
 from bench.render.latex import escape_latex, latex_document
 from bench.reports.tables.paper_tables import PaperTable
 
@@ -107,8 +107,8 @@ def _table_float(table: PaperTable, look: PaperStyle) -> str:
 
 def _line_width(table: PaperTable) -> int:
     """Characters of a line, about."""
-    lines = [table.grid.header, *(tuple(map(plain_text, row)) for row in table.grid.rows)]
-    return sum(max(map(len, column)) + 1 for column in zip(*lines, strict=True))
+    widths = column_widths(table.grid)
+    return sum(widths) + len(widths)
 
 
 def _typeset_p(text: str) -> str:

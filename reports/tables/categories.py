@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from bench.comparison.selection import group_by
 from bench.data.published_tables import PublishedRow, load_figures
 from bench.records.record import AVERAGE, RunRecord
-from bench.render.grid import Grid, Value, summarise_values
+from bench.render.grid import Grid, Value
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, finished_records, record_notes
+from bench.reports.records import by_method, finished_records, record_notes, summarise_scores
 from bench.reports.tables.published_figures import GREY, Footnotes, matches_setup, published_names, quote_row
 
 KINDS = {
@@ -46,8 +46,8 @@ def _category_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | N
     cells = {}
     for method, runs in by_method(records).items():
         done = finished_records(runs)
-        kind_cells = [summarise_values([run.score(kind, "mean") for run in done]) for kind in kinds]
-        cells[method] = [*kind_cells, summarise_values([run.score(AVERAGE) for run in done])]
+        kind_cells = (summarise_scores(done, kind, "mean") for kind in kinds)
+        cells[method] = [*kind_cells, summarise_scores(done)]
     order = sorted(cells, key=lambda method: campaign.place(method, cells[method][-1].mean))
     rows: list[tuple[Value, ...]] = [(campaign.shown(method), *cells[method]) for method in order]
     groups, footnotes = [], Footnotes()
@@ -55,10 +55,9 @@ def _category_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | N
         groups = [(0, "ours"), (len(rows), "published: UNSEE, Table 1")]
         tasks = [KINDS.get(kind, ("", kind))[1] for kind in kinds]
         for line in printed:
-            runs = [record for record in records if line.first.method in published_names(record)]
-            same = any(matches_setup(run, line) for run in runs)
-            name = printed_name(line.first.method)
-            rows.append((name, *quote_row(line, [*tasks, AVERAGE], not same, footnotes)))
+            method = line.first.method
+            same = any(method in published_names(run) and matches_setup(run, line) for run in records)
+            rows.append((printed_name(method), *quote_row(line, [*tasks, AVERAGE], not same, footnotes)))
     headings = (f"{KINDS.get(kind, (kind,))[0]} {count}" for kind, count in kinds.items())
     notes = (
         "Main scores x 100: means over the tasks of a kind, as many as the heading says, and over all tasks; "
@@ -73,6 +72,8 @@ def _category_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | N
 
 def _published_lines(suite: str) -> list[PublishedRow]:
     """The rows of the paper's table, for its suite."""
-    figures = [figure for figure in load_figures() if figure.section == _SECTION] if suite == _SUITE else []
+    if suite != _SUITE:
+        return []
+    figures = (figure for figure in load_figures() if figure.section == _SECTION)
     methods = group_by(figures, lambda figure: figure.method).values()
     return [PublishedRow({figure.task: figure for figure in row}) for row in methods]

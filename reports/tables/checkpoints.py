@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from statistics import fmean
 
 from bench.records.record import RunRecord
@@ -32,18 +33,24 @@ def _checkpoint_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid |
     if not runs:
         return None
     means = {method: tuple(map(fmean, zip(*pairs, strict=True))) for method, pairs in runs.items()}
-    ranked = {method: mean for method, mean in means.items() if method not in campaign.apart}
+    ranked = dict(means)
+    for method in campaign.apart.intersection(means):
+        del ranked[method]
     order = sorted(means, key=lambda method: campaign.place(method, means[method][0]))
     rows = []
     for method in order:
         ranks = [DASH, DASH]
         if method in ranked:  # equal means share the first of their ranks
-            better = [[mean[i] > means[method][i] for mean in ranked.values()] for i in (0, 1)]
-            ranks = [str(1 + sum(side)) for side in better]
+            columns = zip(*ranked.values(), strict=True)
+            ranks = list(map(_rank_text, columns, means[method]))
         rows.append((campaign.shown(method), *_method_cells(runs[method]), *ranks))
-    pairs = [pair for method in ranked for pair in runs[method]]
+    pairs = list(chain.from_iterable(map(runs.__getitem__, ranked)))
     notes = [*_grid_notes(pairs, list(ranked.values())), *campaign.apart_note(order)]
     return Grid(campaign.title("Choice of checkpoint", records), _HEADER, tuple(rows), tuple(notes))
+
+
+def _rank_text(column: Sequence[float], mean: float) -> str:
+    return str(1 + sum(other > mean for other in column))
 
 
 def _method_cells(pairs: Sequence[Both]) -> tuple[Value, ...]:

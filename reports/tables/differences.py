@@ -87,9 +87,9 @@ def _page_differences(
             signs[a, b], signs[b, a] = ("+", "-") if pair.difference > 0 else ("-", "+")
         pairs.append((shown(a), shown(b), format_difference(pair.difference), ends, p, pair.test, verdict))
     matrix = tuple(tuple(signs.get((row, column), "") for column in methods) for row in methods)
-    notes = (
-        [f"Verdicts: by p corrected, from {describe_tests(ranking)}.", INTERVAL] if ranking.methods else []
-    )
+    notes = []
+    if ranking.methods:
+        notes = [f"Verdicts: by p corrected, from {describe_tests(ranking)}.", INTERVAL]
     notes += [_COMMON] * tests.leaves_out
     title = f"{records[0].suite}, profile {records[0].profile}"
     return Differences(title, tuple(map(shown, methods)), matrix, tuple(pairs), tuple(notes))

@@ -8,12 +8,18 @@ from statistics import fmean
 from bench.config.method_ids import split_outside_brackets
 from bench.data.published_tables import PublishedFigure, PublishedRow, load_figures
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, SCALE, Grid, Quoted, Value
+from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, format_number, mean_or_none
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
 from bench.reports.records import by_method, main_metric
 from bench.reports.tables.leaderboard import OF_COLUMNS, OVER_SEEDS, LeaderboardRow, make_leaderboard
-from bench.reports.tables.published_figures import GREY, Footnotes, matches_setup, published_names
+from bench.reports.tables.published_figures import (
+    GREY,
+    Footnotes,
+    figure_remarks,
+    matches_setup,
+    published_names,
+)
 from bench.reports.tables.suite_tables import group_rows
 
 _HEADER = (
@@ -81,7 +87,7 @@ def _cost_cells(row: LeaderboardRow, records: Sequence[RunRecord]) -> tuple[Valu
     if any(gmac) and average.mean is not None:
         eta = [SCALE * average.mean / fmean(gmac)]
     values = ((gmac, ".3f"), (eta, ".2f"), (million, ".1f"), (speed, ".0f"))
-    texts = (format(fmean(numbers), form) if numbers else DASH for numbers, form in values)
+    texts = (format_number(mean_or_none(numbers), form) for numbers, form in values)
     return (average, *texts, row.sentences_text, row.seconds_text)
 
 
@@ -131,7 +137,7 @@ def _quote_costs(cost: Cost, footnotes: Footnotes, record: RunRecord | None = No
     cells: list[Value] = []
     for metric in _METRICS:
         if figure := cost.get(metric):
-            remarks = [f"{figure.source}, {figure.method}: {text}" for text in figure.misprints]
+            remarks = figure_remarks(figure, figure.misprints)
             cells.append(Quoted(figure.text, not same, footnotes.sign(remarks)))
         else:
             cells.append(DASH)

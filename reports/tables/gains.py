@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid, Quoted, Value, format_difference, summarise_values
+from bench.render.grid import DASH, Grid, Quoted, Value, format_difference, format_number
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, task_list, task_scores
+from bench.reports.records import by_method, summarise_scores, task_list
 from bench.reports.tables.pairwise_tests import describe_tests, run_pairwise_tests
 from bench.reports.tables.published_figures import GREY
-from bench.reports.tables.suite_tables import TASK_NAMES
+from bench.reports.tables.suite_tables import task_headings
 
 LOSSES = ("mhe", "mhs", "barlow", "vicreg")
 _BACKBONES = ("bert-base", "roberta-base")
@@ -32,7 +32,7 @@ def _gain_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
             continue
         names = f"m_{loss}", loss
         pair = ranking.pair(*names)
-        p = DASH if pair.adjusted is None else f"{pair.adjusted:.4f}"
+        p = format_number(pair.adjusted, ".4f")
         average = f"{gains[-1]}{'*' * pair.differs}"
         rows.append((" - ".join(map(campaign.shown, names)), *gains[:-1], average, p))
         for backbone in _BACKBONES:
@@ -40,7 +40,7 @@ def _gain_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
                 rows.append((f"published, {backbone}", *(_printed_gain(line, task) for task in tasks), DASH))
     if not rows:
         return None
-    header = ("gain", *(TASK_NAMES.get(task, task) for task in tasks), "p corrected")
+    header = ("gain", *task_headings(tasks), "p corrected")
     notes = ["Points, means over seeds.", GREY]
     if ranking.methods:
         notes[1:1] = [
@@ -61,7 +61,7 @@ def _mean_gains(
     """Differences of the means by task; None where a mean is missing."""
     gains = []
     for task in tasks:
-        first, second = (summarise_values(task_scores(runs, task)).mean for runs in (before, after))
+        first, second = (summarise_scores(runs, task).mean for runs in (before, after))
         if first is None or second is None:
             return None
         gains.append(format_difference(second - first))

@@ -16,10 +16,10 @@ from bench.render.grid import (
     Printed,
     ScoreCell,
     Value,
+    format_number,
     format_score,
     hide_deviation,
     mark_best,
-    summarise_values,
 )
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
@@ -30,8 +30,11 @@ from bench.reports.records import (
     failure_reasons,
     finished_records,
     is_ranked,
+    label_lines,
     main_metric,
+    measured_by_mteb,
     record_notes,
+    summarise_scores,
     task_list,
 )
 from bench.reports.tables.pairwise_tests import (
@@ -117,12 +120,12 @@ class LeaderboardRow:
     @property
     def sentences_text(self) -> str:
         """Printed training sentences."""
-        return DASH if self.sentences is None else f"{self.sentences:,}"
+        return format_number(self.sentences, ",")
 
     @property
     def seconds_text(self) -> str:
         """Printed CPU seconds."""
-        return DASH if self.cpu_seconds is None else f"{self.cpu_seconds:.0f}"
+        return format_number(self.cpu_seconds, ".0f")
 
     @property
     def average(self) -> float | None:
@@ -162,7 +165,7 @@ class Leaderboard:
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
     """Return the printed leaderboard of every profile and suite."""
-    return [_leaderboard_grid(table) for table in all_leaderboards(campaign)]
+    return list(map(_leaderboard_grid, all_leaderboards(campaign)))
 
 
 def all_leaderboards(campaign: Campaign) -> list[Leaderboard]:
@@ -182,7 +185,7 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
     rows.sort(
         key=lambda row: (not row.ranked and not campaign.given, *campaign.place(row.method, row.average))
     )
-    pairwise, ranked = run_pairwise_tests(campaign, records), {row.method for row in rows if row.ranked}
+    pairwise, ranked = run_pairwise_tests(campaign, records), ranked_methods(rows)
     rankings = {task: pairwise.of(task).among(ranked) for task in tasks}
     average = rankings["avg"]
     reasons = _unranked_reasons(campaign, rows)
@@ -209,11 +212,20 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
 
 def _bold_caption(rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking]) -> str:
     """Caption of bold cells, or of their absence, or ""."""
-    marked = any(cell.mark for row in rows for cell in row.cells.values())
-    if marked:
+    if has_marks(rows):
         return f"{BOLD}." if rankings["avg"].methods else CAPTION
     told_apart = any(pair.differs for ranking in rankings.values() for pair in ranking.pairs)
     return NO_BOLD if rankings["avg"].methods and not told_apart else ""
+
+
+def ranked_methods(rows: Sequence[LeaderboardRow]) -> set[str]:
+    """Return the methods of the ranked rows."""
+    return {row.method for row in rows if row.ranked}
+
+
+def has_marks(rows: Sequence[LeaderboardRow]) -> bool:
+    """Return True for rows with a marked cell."""
+    return any(cell.mark for row in rows for cell in row.cells.values())
 
 
 def _mark_row(
@@ -242,19 +254,20 @@ def _first_group(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[s
     first = ranking.first
     if not first or len(first) == len(ranking.methods):
         return ()
+    separated, following = False, ranking.methods[len(first)]
+    for method in first:
+        if ranking.intervals[method][0] > 1:
+            return ()
+        separated = separated or ranking.pair(method, following).differs
     untested = any((means[method] or 0.0) > ranking.scores[0] for method in ranking.left_out)
-    after = [ranking.pair(method, ranking.methods[len(first)]) for method in first]
-    behind = any(ranking.intervals[method][0] > 1 for method in first)
-    return () if untested or behind or not any(pair.differs for pair in after) else first
+    return first if separated and not untested else ()
 
 
 def _method_row(
     method: str, records: Sequence[RunRecord], tasks: Sequence[str], *, supervised: bool
 ) -> LeaderboardRow:
     metric = main_metric(records)
-    cells = {}
-    for task in tasks:
-        cells[task] = summarise_values([record.score(task, metric=metric) for record in records])
+    cells = {task: summarise_scores(records, task, metric=metric) for task in tasks}
     reasons, unreadable = failure_reasons(records), failure_reasons(records, UNREADABLE)
     row = LeaderboardRow(
         method,
@@ -264,7 +277,7 @@ def _method_row(
         ranked=all(is_ranked(record, supervised=supervised) for record in records),
         group=encoder_group(next(iter(finished_records(records)), records[0])),
         unreadable=unreadable,
-        has_seeds={record.seed for record in records} != {None},
+        has_seeds=any(record.seed is not None for record in records),
     )
     trained = [record for record in records if record.training.get("stages")]
     if not trained:
@@ -283,7 +296,7 @@ def _unranked_reasons(campaign: Campaign, rows: Sequence[LeaderboardRow]) -> dic
 
 def _selection_note(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
     """A note on the number of chosen methods, over which the correction is."""
-    count = len({record.method for record in records})
+    count = len(by_method(records))
     known = campaign.known_by.get((records[0].profile, records[0].suite), count)
     if not campaign.known or count == known:
         return []
@@ -296,7 +309,7 @@ def _table_notes(
     metric = main_metric(records)
     rule = "rounded scores, as SimCSE averages" if campaign.rounded else "unrounded scores"
     scores = f"{metric} x 100".capitalize()
-    if any("mteb" in record.provenance for record in records):
+    if measured_by_mteb(records):
         scores += ", as mteb computes it"
     elif metric == "spearman":
         scores += ", all pairs of a task in one correlation"
@@ -306,8 +319,7 @@ def _table_notes(
         notes.append(f"{OVER_SEEDS} {'/'.join(map(str, counts))} seeds.")
     notes += [*setup, *required_notes(campaign, records, rows)]
     for row in rows:
-        notes += [f"Failed: {reason}" for reason in row.reasons]
-        notes += [f"Unreadable: {reason}" for reason in row.unreadable]
+        notes += [*label_lines("Failed", row.reasons), *label_lines("Unreadable", row.unreadable)]
     return tuple(notes)
 
 

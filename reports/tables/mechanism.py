@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 
 from bench.records.record import RunRecord
 from bench.render.grid import Grid, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished_records
+from bench.reports.records import by_method, by_profile_and_suite, finished_records, summarise_scores
 from bench.reports.tables.probes import check_same_sentences, describe_sentences, probed_runs
 from bench.reports.tables.relation import (
     QUANTITIES,
@@ -43,7 +45,7 @@ def mechanism_grids(campaign: Campaign) -> list[Grid]:
 def all_relations(campaign: Campaign) -> list[Relation]:
     """Return the relations of every profile and suite."""
     groups = by_profile_and_suite(campaign.records)
-    return [relation for records in groups for relation in score_relations(campaign, records)]
+    return list(chain.from_iterable(map(partial(score_relations, campaign), groups)))
 
 
 def score_relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
@@ -56,7 +58,7 @@ def score_relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Re
     runs = probed_runs(done, campaign.shown)
     check_same_sentences(runs)
     points = [_method_point(campaign, method, group) for method, group in by_method(done).items()]
-    probes = {name for run in runs for name in run.probes}
+    probes = set(chain.from_iterable(run.probes for run in runs))
     return correlate_quantities(points, probes, records[0].profile, records[0].suite)
 
 
@@ -75,5 +77,5 @@ def _method_point(campaign: Campaign, method: str, runs: Sequence[RunRecord]) ->
             lacks[one.heading] = reasons[0]
         elif mean is not None:
             values[one.heading] = mean
-    score = summarise_values([run.score("avg") for run in probed]).mean
+    score = summarise_scores(probed).mean
     return RelationPoint(shown, shown, score, values, lacks, stages)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord, safe_name
-from bench.render.grid import SCALE, Quoted, ScoreCell, summarise_values
+from bench.render.grid import SCALE, Quoted, ScoreCell
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
     EXTERNAL_MODELS,
@@ -19,9 +19,10 @@ from bench.reports.records import (
     finished_records,
     is_ranked,
     main_metric,
+    summarise_scores,
 )
 from bench.reports.tables.pairwise_tests import run_pairwise_tests
-from bench.reports.tables.published_figures import published_names
+from bench.reports.tables.published_figures import figure_remarks, published_names
 from bench.reports.tables.relation import count_independent, trained_stages
 
 if TYPE_CHECKING:
@@ -157,14 +158,14 @@ def _common_methods(
 
 def _campaign_setting(campaign: Campaign, done: Sequence[RunRecord]) -> OrderSetting | None:
     """The setting of finished records of one profile and suite, None without an average."""
-    metric = main_metric(record for record in done if record.method not in campaign.apart)
+    metric = main_metric(campaign.tested(done))
     cells, left_out = {}, {}
     same: dict[str, list[str]] = {}
     for method, runs in by_method(done).items():
         if why := _omission_reason(campaign, runs):
             left_out[method] = why
             continue
-        cell = summarise_values([record.score("avg", metric=metric) for record in runs])
+        cell = summarise_scores(runs, metric=metric)
         if cell.mean is not None:
             cells[method] = cell
             same.setdefault(_published_name(runs[0], BACKBONES[0]), []).append(method)
@@ -224,5 +225,5 @@ def _figure_remarks(lines: Sequence[PublishedRow]) -> tuple[str, ...]:
         figure = line.figures["avg"]
         texts = [text for text, tasks in line.misprints.items() if "avg" in tasks]
         texts += [part for part in figure.note.split("; ") if part.startswith("implied")]
-        remarks |= dict.fromkeys(f"{figure.source}, {figure.method}: {text}" for text in texts)
+        remarks |= dict.fromkeys(figure_remarks(figure, texts))
     return tuple(remarks)

@@ -63,7 +63,7 @@ def _metric_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | Non
     notes = [
         _describe_scores(records, len(tasks)),
         "mean: of the metrics above it, of which MAP, MRR and NDCG at several ranks say nearly the same.",
-        *([_PUBLISHED, GREY] if printed else []),
+        *[_PUBLISHED, GREY] * bool(printed),
         *footnotes.notes,
         *record_notes(records, failures=True),
     ]
@@ -88,9 +88,11 @@ def _metric_cells(
         means = []
         for column, name in zip(columns, metrics, strict=False):
             values = [run[task][name] for task in tasks if name in run.get(task, ())]
-            mean = fmean(values) if len(values) == len(tasks) else None
+            mean = None
+            if len(values) == len(tasks):
+                mean = fmean(values)
+                means.append(mean)
             column.append(mean)
-            means += [] if mean is None else [mean]
         columns[-1].append(fmean(means) if len(means) == len(metrics) else None)
     return list(map(summarise_values, columns))
 

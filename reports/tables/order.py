@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from bench.comparison.selection import group_by
 from bench.render.grid import DASH, Grid, Quoted, ScoreCell, Value
 from bench.reports.campaign import Campaign
-from bench.reports.records import record_notes
+from bench.reports.records import by_method, record_notes
 from bench.reports.tables.method_order import LEAST, OrderSetting, SettingPair, order_settings, pair_settings
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.published_figures import Footnotes
@@ -73,7 +75,7 @@ def order_grids(campaign: Campaign) -> list[Grid]:
         *_omission_notes(campaign, settings, few),
     )
     title = f"Order of methods in two settings: campaign {campaign.name}"
-    rows = tuple(one.row for one in correlations)
+    rows = tuple(correlation.row for correlation in correlations)
     return [Grid(title, _HEADER, rows, notes), _method_grid(campaign, settings)]
 
 
@@ -89,9 +91,10 @@ def _column_notes(correlations: Sequence[SettingCorrelation]) -> list[str]:
         f"Few say little: at rho 0.5 the interval is {_rho_interval(10)} with ten, {_rho_interval(30)} with "
         "thirty.",
     ]
-    if any(one.found.rho is None for one in correlations):
+    found = [correlation.found for correlation in correlations]
+    if any(each.rho is None for each in found):
         notes.append("No rho: all averages of one setting are equal.")
-    if any(one.found.rho is not None and one.found.low is None for one in correlations):
+    if any(each.rho is not None and each.low is None for each in found):
         notes.append(f"No interval: rho is 1 or -1, or fewer than {LEAST} groups are independent.")
     return notes
 
@@ -120,7 +123,10 @@ def _setting_notes(campaign: Campaign, settings: Sequence[OrderSetting]) -> list
             "deviations over seeds above their mean, so a lead of that size may be luck, or more seeds "
             "tried: no setting can be expected to repeat it, and more methods don't average it out.",
         ]
-    printed = {name for setting in settings if setting.published for name in setting.cells}
+    printed: set[str] = set()
+    for setting in settings:
+        if setting.published:
+            printed.update(setting.cells)
     for setting in ours:
         for name in filter(printed.__contains__, setting.variants):
             shown = campaign.shown(setting.names[name])
@@ -128,7 +134,7 @@ def _setting_notes(campaign: Campaign, settings: Sequence[OrderSetting]) -> list
             choice = f"{shown} stands for the printed {name}, by its shorter id; not {others}."
             notes.append(f"{setting.name}: {choice}")
     if campaign.known:
-        count = len({record.method for record in campaign.records})
+        count = len(by_method(campaign.records))
         notes.append(f"{count} of {campaign.known} methods, chosen by --methods: so is every rho.")
     return notes
 
@@ -152,13 +158,13 @@ def _method_grid(campaign: Campaign, settings: Sequence[OrderSetting]) -> Grid:
     """The methods of two settings or more, a column a setting."""
     names: dict[str, str] = {}
     for setting in settings:
-        names |= {method: name for name, method in setting.names.items()}
+        names |= dict(zip(setting.names.values(), setting.names, strict=True))
     columns: list[dict[str, str]] = []
     for setting in settings:
-        ids = names if setting.published else {method: method for method in setting.cells}
+        ids = names if setting.published else dict(zip(setting.cells, setting.cells, strict=True))
         columns.append({method: name for method, name in ids.items() if name in setting.cells})
-    methods = dict.fromkeys(method for column in columns for method in column)
-    rows = [method for method in methods if sum(method in column for column in columns) > 1]
+    counts = Counter(chain.from_iterable(columns))
+    rows = [method for method, count in counts.items() if count > 1]
     if campaign.given:
         rows.sort(key=campaign.given.index)
     else:
@@ -175,7 +181,7 @@ def _method_grid(campaign: Campaign, settings: Sequence[OrderSetting]) -> Grid:
         "equal ones share it. Columns with other methods have other ranks: rho above is of the methods of "
         "both.",
         *footnotes.notes,
-        *record_notes([record for setting in settings for record in setting.records]),
+        *record_notes(list(chain.from_iterable(setting.records for setting in settings))),
     )
     title = f"Methods in two settings or more: campaign {campaign.name}"
     return Grid(title, ("method", *(setting.name for setting in settings)), tuple(lines), notes)

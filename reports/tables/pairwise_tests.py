@@ -42,7 +42,7 @@ class PairwiseTests:
     """
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
-        done = [record for record in finished_records(records) if record.method not in campaign.apart]
+        done = campaign.tested(finished_records(records))
         self._shown = campaign.shown
         self._as_kept = campaign.as_kept
         self._metric = main_metric(done)
@@ -52,8 +52,10 @@ class PairwiseTests:
             self._groups[method] = Group(method, tuple(runs))
         self._designs: dict[tuple[str, Seeds, str, Seeds], tuple[Group, Group, bool]] = {}
         drawn = any((store.root / FOLDER).is_dir() for store in campaign.stores)
-        means = {method: self._mean_draws(method) for method in self._groups if drawn}
-        self.drawn = {method: mean for method, mean in means.items() if mean is not None}
+        self.drawn = {}
+        for method in self._groups if drawn else ():
+            if (mean := self._mean_draws(method)) is not None:
+                self.drawn[method] = mean
         seeds = any(not group.deterministic for group in self._groups.values())
         self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._task_lists) == 1
         self._rankings: dict[str, Ranking] = {}
@@ -93,8 +95,10 @@ class PairwiseTests:
         if task not in self._rankings:
             from bench.stats.ranks import rank_methods
 
-            scores = {method: self._task_scores(group, task) for method, group in self._groups.items()}
-            means = {method: fmean(own) for method, own in scores.items() if own}
+            means = {}
+            for method, group in self._groups.items():
+                if scores := self._task_scores(group, task):
+                    means[method] = fmean(scores)
             self._rankings[task] = rank_methods(means, lambda a, b: self.test(a, b, task), alpha=ALPHA)
         return self._rankings[task]
 

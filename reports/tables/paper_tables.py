@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from bench.comparison.selection import format_seeds, group_by
 from bench.config import profiles
@@ -18,10 +19,17 @@ from bench.reports.records import (
     by_profile_and_suite,
     finished_records,
     main_metric,
+    measured_by_mteb,
 )
-from bench.reports.tables.leaderboard import Leaderboard, make_leaderboard, required_notes
+from bench.reports.tables.leaderboard import (
+    Leaderboard,
+    has_marks,
+    make_leaderboard,
+    ranked_methods,
+    required_notes,
+)
 from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, BOLD, run_pairwise_tests
-from bench.reports.tables.suite_tables import TASK_NAMES
+from bench.reports.tables.suite_tables import task_headings
 
 SUITES = {
     "sts7": "the seven STS tasks",
@@ -62,7 +70,7 @@ def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperT
     """
     suites = group_by(by_profile_and_suite(campaign.records), lambda records: records[0].suite)
     tables = [_suite_table(campaign, suite, blocks) for suite, blocks in suites.items()]
-    check_columns(columns, [name for table in tables for name in table.grid.header])
+    check_columns(columns, list(chain.from_iterable(table.grid.header for table in tables)))
     selected = []
     for table in tables:
         wanted = columns or [name for name in table.grid.header if name not in _MORE]
@@ -90,11 +98,16 @@ def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRe
             cells += [row.cells.get(task, none) for task in tasks]
             cells += [average, format_score(average.sd), *[row.rank_text, row.letters or DASH] * tested]
             rows.append(tuple(cells))
-    names = (TASK_NAMES.get(task, task) for task in tasks)
-    header = ("Model", "seeds", *names, _AVERAGE, "sd", *("rank", "group") * tested)
+    header = ("Model", "seeds", *task_headings(tasks), _AVERAGE, "sd", *("rank", "group") * tested)
     grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
-    methods = tuple(row.method for table in tables for row in table.rows)
-    return PaperTable(suite, grid, methods, paper_caption(campaign, tables, blocks), tuple(notes))
+    return PaperTable(
+        suite, grid, list_methods(tables), paper_caption(campaign, tables, blocks), tuple(notes)
+    )
+
+
+def list_methods(tables: Iterable[Leaderboard]) -> tuple[str, ...]:
+    """Return the methods of all rows."""
+    return tuple(row.method for table in tables for row in table.rows)
 
 
 def profile_title(records: Sequence[RunRecord]) -> str:
@@ -123,12 +136,12 @@ def paper_caption(
     campaign: Campaign, tables: Sequence[Leaderboard], blocks: Sequence[Sequence[RunRecord]]
 ) -> str:
     """Return the caption of a suite's table: scores, seeds and tests."""
-    records = [record for group in blocks for record in group]
+    records = list(chain.from_iterable(blocks))
     metric = main_metric(records)
     first = f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on "
     first += SUITES.get(tables[0].suite, f"suite {tables[0].suite}")
     first += f", {' and '.join(_block_titles(blocks))}"
-    if any("mteb" in record.provenance for record in records):
+    if measured_by_mteb(records):
         first += ", as mteb computes it"
     if campaign.rounded:
         first += "; averages are those of rounded scores"
@@ -145,9 +158,9 @@ def paper_caption(
         notes |= dict.fromkeys(required[-1])
     sentences += _block_sentences(blocks, tests)
     sentences += _block_sentences(blocks, [_external_rows(campaign, group) for group in blocks])
-    sentences += campaign.apart_note((row.method for table in tables for row in table.rows), how="")
+    sentences += campaign.apart_note(list_methods(tables), how="")
     for note in notes:
-        sentences += _block_sentences(blocks, [note if note in own else "" for own in required])
+        sentences += _block_sentences(blocks, [note * (note in own) for own in required])
     return " ".join(sentences)
 
 
@@ -194,11 +207,10 @@ def seed_range(seeds: Sequence[int]) -> str:
 
 def _test_sentences(campaign: Campaign, table: Leaderboard, records: Sequence[RunRecord]) -> list[str]:
     """Sentences on daggers and bold cells, each with its tests."""
-    marked = any(cell.mark for row in table.rows for cell in row.cells.values())
+    marked = has_marks(table.rows)
     if not table.tests:
-        return [table.bold] if marked else []
-    ranked = {row.method for row in table.rows if row.ranked}
-    ranking = run_pairwise_tests(campaign, records).of().among(ranked)
+        return [table.bold] * marked
+    ranking = run_pairwise_tests(campaign, records).of().among(ranked_methods(table.rows))
     correction = ranking.caption.replace(" over", "'s correction over", 1).replace(" (", ", ").rstrip(")")
     pairs, base = [pair for pair in ranking.pairs if pair.p is not None], campaign.baseline
     sentences = []
@@ -227,12 +239,15 @@ def _test_kinds(tests: Iterable[str]) -> str:
     """Names of the tests, the most frequent first."""
     from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
 
-    frequent = [test for test, _ in Counter(tests).most_common()]
-    kinds = dict.fromkeys(test.removesuffix(AND_ITEMS) for test in frequent)
     names = {PAIRED: "paired", WELCH: "Welch's", STUDENT: "Student's"}
-    words = [names[kind] for kind in kinds if kind in names]
-    over = "over seeds and items" if any(test.endswith(AND_ITEMS) for test in frequent) else "over seeds"
-    texts = [f"{' and '.join(words)} t test{'s' * (len(words) > 1)} {over}"] if words else []
+    kinds: dict[str, None] = {}
+    over = "over seeds"
+    for test, _ in Counter(tests).most_common():
+        kinds[test.removesuffix(AND_ITEMS)] = None
+        if test.endswith(AND_ITEMS):
+            over = "over seeds and items"
+    words = list(map(names.__getitem__, filter(names.__contains__, kinds)))
+    texts = [f"{' and '.join(words)} t test{'s' * (len(words) > 1)} {over}"] * bool(words)
     if ITEMS in kinds:
         texts.append("bootstrap of the items between methods without seeds")
     return ", ".join(texts)

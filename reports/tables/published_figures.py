@@ -200,8 +200,15 @@ def plausible_run(ours: Sequence[float], figure: float) -> str:
     return "yes" if low <= 0 <= high else "no"
 
 
+def figure_remarks(figure: PublishedFigure, texts: Iterable[str]) -> list[str]:
+    """Return what is said of a figure, with its table and method."""
+    return [f"{figure.source}, {figure.method}: {text}" for text in texts]
+
+
 def quote_figures(figures: Sequence[PublishedFigure], notes: Footnotes) -> Quoted | str:
     """Return the figures of one cell of an ablation, of other backbones or data than ours."""
     texts = dict.fromkeys(figure.text for figure in figures)
-    remarks = dict.fromkeys(f"{f.source}, {f.method}: {text}" for f in figures for text in f.misprints)
+    remarks: dict[str, None] = {}
+    for figure in figures:
+        remarks |= dict.fromkeys(figure_remarks(figure, figure.misprints))
     return Quoted("; ".join(texts), True, notes.sign(tuple(remarks))) if texts else DASH

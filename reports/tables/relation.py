@@ -11,7 +11,7 @@ from bench.comparison.confounders import read_stage_keys
 from bench.probes import PROBES
 from bench.probes.interface import ProbeColumn
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid
+from bench.render.grid import DASH, Grid, format_number
 from bench.reports.tables.probes import number_at
 from bench.stats.correlations import EQUAL, partial_spearman
 from bench.stats.coverage import CoverageRow, find_coverage
@@ -307,7 +307,7 @@ def describe_rho(rho: Rho) -> str:
 
 def rho_value(value: float | None) -> str:
     """Return a rank correlation with its sign."""
-    return DASH if value is None else f"{value:+.2f}"
+    return format_number(value, "+.2f")
 
 
 def rho_ends(rho: Rho) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bench.comparison.selection import group_by
 from bench.render.grid import Grid, ScoreCell, Value
@@ -21,6 +21,11 @@ GROUPS = (
     "distilled into static vectors",
 )
 TASK_NAMES = {"STSB": "STS-B", "SICKR": "SICK-R", "avg": "Avg.", "SST2": "SST"}
+
+
+def task_headings(tasks: Iterable[str]) -> list[str]:
+    """Return the tasks' names as the papers print them."""
+    return [TASK_NAMES.get(task, task) for task in tasks]
 
 
 def sts7_grids(campaign: Campaign) -> list[Grid]:
@@ -53,7 +58,7 @@ def _suite_grids(campaign: Campaign, suite: str) -> list[Grid]:
             groups.append((len(rows), heading))
             for row in members:
                 rows.append((campaign.shown(row.method), *(row.cells.get(task, empty) for task in tasks)))
-    header = ("method", *(TASK_NAMES.get(task, task) for task in tasks))
+    header = ("method", *task_headings(tasks))
     notes = _block_notes(campaign, tables)
     return [Grid(f"{suite}, campaign {campaign.name}", header, tuple(rows), notes, tuple(groups))]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
-from statistics import fmean
+from functools import partial
+from itertools import chain, product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,9 +15,15 @@ from bench.config.sweeps import SWEEPS
 from bench.data.published_tables import ablation_figures
 from bench.errors import InputError
 from bench.records.record import RunRecord, last_stages
-from bench.render.grid import DASH, Grid, Value, no_width, summarise_values
+from bench.render.grid import Grid, Value, format_number, mean_or_none, no_width
 from bench.reports.campaign import Campaign
-from bench.reports.records import check_comparable, finished_records, record_notes
+from bench.reports.records import (
+    by_method,
+    check_comparable,
+    finished_records,
+    record_notes,
+    summarise_scores,
+)
 from bench.reports.tables.published_figures import GREY, Footnotes, quote_figures
 
 _NORMS = "The norms are of the last step's weights, the scores of the selected ones."
@@ -26,8 +32,7 @@ _NORMS = "The norms are of the last step's weights, the scores of the selected o
 def ablation_grids(campaign: Campaign) -> list[Grid]:
     """Return the tables of the campaign's sweeps, sweep by sweep."""
     grids = []
-    for name in dict.fromkeys(manifest.sweep for manifest in campaign.sweeps):
-        manifests = [manifest for manifest in campaign.sweeps if manifest.sweep == name]
+    for name, manifests in campaign.sweeps_by_name().items():
         for grid in sweep_grids(manifests, campaign.records, campaign.name):
             grids.append(_add_published(grid, name))
     return grids
@@ -35,22 +40,23 @@ def ablation_grids(campaign: Campaign) -> list[Grid]:
 
 def select_sweep(campaign: Campaign, name: str) -> Campaign:
     """Return the campaign with only this sweep; raises InputError for a missing one."""
-    selected = tuple(manifest for manifest in campaign.sweeps if manifest.sweep == name)
-    if not selected:
-        known = ", ".join(dict.fromkeys(manifest.sweep for manifest in campaign.sweeps))
+    by_name = campaign.sweeps_by_name()
+    if name not in by_name:
+        known = ", ".join(by_name)
         raise InputError(
             f"no sweep '{name}' ran here",
             where=f"--table ablation:{name}",
             expected=f"one of {known}" if known else None,
             hint=f"bench sweep {name if name in SWEEPS else 'NAME'} --campaign {campaign.stores[0].campaign}",
         )
-    return replace(campaign, sweeps=selected)
+    return replace(campaign, sweeps=tuple(by_name[name]))
 
 
 def _add_published(grid: Grid, sweep: str) -> Grid:
     """The table with the papers' figures of the same cells."""
     printed, footnotes = ablation_figures(sweep), Footnotes()
-    columns = [column for column in grid.header[1:] if any(place[1] == column for place in printed)]
+    _, known = grid_axes(printed)
+    columns = list(filter(known.__contains__, grid.header[1:]))
     if not columns:
         return grid
     rows = []
@@ -103,26 +109,44 @@ def records_by_cell(
     manifest: Manifest, suite: str, records: Sequence[RunRecord]
 ) -> dict[tuple[str, str], list[RunRecord]]:
     """Return the records at each (row, column); a deterministic method's one record counts for all seeds."""
-    own = [r for r in records if (r.profile, r.suite) == (manifest.profile, suite)]
-    own = [r for r in own if r.seed in (None, *manifest.seeds)]
+    own = []
+    for record in records:
+        place = record.profile, record.suite
+        if place == (manifest.profile, suite) and record.seed in (None, *manifest.seeds):
+            own.append(record)
+    methods = by_method(own)
     cells = {}
     for row, column, method in manifest.points:
-        cells[row, column] = [record for record in own if record.method == method]
+        cells[row, column] = methods.get(method, [])
     return cells
+
+
+def grid_axes(places: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Return the rows and the columns of places."""
+    rows: dict[str, None] = {}
+    columns: dict[str, None] = {}
+    for row, column in places:
+        rows[row] = columns[column] = None
+    return list(rows), list(columns)
+
+
+def distinct_records(groups: Iterable[Iterable[RunRecord]]) -> list[RunRecord]:
+    """Return the records of groups, each once."""
+    return list({id(record): record for record in chain.from_iterable(groups)}.values())
 
 
 def _sweep_grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], campaign: str) -> Grid:
     sweep = SWEEPS[manifest.sweep]
     cells = records_by_cell(manifest, suite, records)
-    used = list({id(record): record for group in cells.values() for record in group}.values())
+    used = distinct_records(cells.values())
     check_comparable(used, campaign)
-    rows, columns = (list(dict.fromkeys(place[i] for place in cells)) for i in (0, 1))
+    rows, columns = grid_axes(cells)
     task = sweep_task(sweep.task, used)
     measures: list[tuple[str, Callable[[Sequence[RunRecord]], Value]]] = [
-        ("", lambda group: summarise_values([record.score(task) for record in group]))
+        ("", partial(summarise_scores, task=task))
     ]
-    measures += [("||CLS|| ", _mean_norm)] if sweep.norms else []
-    measures += [("rank ", _mean_rank)] if sweep.curves else []
+    measures += [("||CLS|| ", _mean_norm)] * bool(sweep.norms)
+    measures += [("rank ", _mean_rank)] * bool(sweep.curves)
     header = [sweep.axis, *(f"{name}{column}" for name, _ in measures for column in columns)]
     body: list[tuple[Value, ...]] = []
     for row in rows:
@@ -153,7 +177,7 @@ def _mean_norm(records: Sequence[RunRecord]) -> str:
     """Mean norm of [CLS] over towers and seeds, where the joint stage measured it."""
     joints = (record.training.get("stages", {}).get("joint", {}) for record in records)
     norms = [norm for joint in joints for norm in joint.get("mean_cls_norm", ())]
-    return f"{fmean(norms):.2f}" if norms else DASH
+    return format_number(mean_or_none(norms), ".2f")
 
 
 def stage_curves(records: Sequence[RunRecord], name: str) -> list[list[list[float]]]:
@@ -167,8 +191,7 @@ def _final_collapse(records: Sequence[RunRecord], column: int) -> list[float]:
 
 
 def _mean_rank(records: Sequence[RunRecord]) -> str:
-    ranks = _final_collapse(records, 1)
-    return f"{fmean(ranks):.1f}" if ranks else DASH
+    return format_number(mean_or_none(_final_collapse(records, 1)), ".1f")
 
 
 def _collapse_notes(

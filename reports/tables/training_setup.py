@@ -5,7 +5,7 @@ Each function takes the records of one profile and suite, and most the printed n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bench.comparison.selection import group_by
@@ -42,7 +42,8 @@ def budget_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str,
         return ()
     texts = []
     for group in groups:
-        texts.append(f"{group[0][0]:,} ({_abbreviate_list([shown(method) for *_, method in group])})")
+        *_, methods = zip(*group, strict=True)
+        texts.append(f"{group[0][0]:,} ({_abbreviate_list(list(map(shown, methods)))})")
     if len(texts) > _MOST_AMOUNTS:
         texts = [*texts[: _MOST_AMOUNTS - 1], f"... {texts[-1]}"]
     return (
@@ -62,7 +63,7 @@ def text_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str, .
         if names := {text["name"] for text in texts if "pairs" not in text}:
             groups.setdefault(tuple(sorted(names)), []).append(shown(method))
     lines = [f"{_abbreviate_list(names)} ({_abbreviate_list(groups[names])})" for names in sorted(groups)]
-    return (f"Other training text than the run's: {', '.join(lines)}.",) if lines else ()
+    return _listed_note("Other training text than the run's", lines)
 
 
 def setting_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ def member_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str,
                 values = ", ".join(f"{option}={options.get(option)}" for option in unlike)
                 texts[f"{shown(record.method)} ({name} with {values})"] = None
     members = _abbreviate_list(list(texts))
-    return (f"Built on another form of a method than its row here: {members}.",) if texts else ()
+    return _listed_note("Built on another form of a method than its row here", [members] * bool(texts))
 
 
 def _member_options(training: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -136,7 +137,8 @@ def selection_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[s
             tasks.update(dev_tasks)
             methods[shown(record.method)] = None
     note = "Checkpoints were chosen on what is evaluated here, which flatters them"
-    return (f"{note}: {', '.join(sorted(tasks))} ({_abbreviate_list(list(methods))}).",) if tasks else ()
+    texts = [f"{', '.join(sorted(tasks))} ({_abbreviate_list(list(methods))})"]
+    return _listed_note(note, texts * bool(tasks))
 
 
 def dev_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
@@ -144,14 +146,18 @@ def dev_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
     sets = [record.training.get("dev", {}) for record in records if record.training.get("stages")]
     custom = [dev for dev in sets if dev.get("task", "").startswith(FILES)]
     names = dict.fromkeys(f"{dev['task']} (sha256 {dev['sha256'][:12]})" for dev in custom)
-    return (f"Checkpoints were chosen on a custom dev set: {', '.join(names)}.",) if names else ()
+    return _listed_note("Checkpoints were chosen on a custom dev set", names)
 
 
 def _kinds_note(note: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[str, ...]:
-    if len(groups) < 2:
-        return ()
     kinds = [f"{name} ({len(runs)} runs of {len(by_method(runs))} methods)" for name, runs in groups.items()]
-    return (f"{note}: {', '.join(kinds)}.",)
+    return _listed_note(note, kinds * (len(kinds) > 1))
+
+
+def _listed_note(note: str, texts: Iterable[str]) -> tuple[str, ...]:
+    """The note with what it lists; none for nothing."""
+    listed = ", ".join(texts)
+    return (f"{note}: {listed}.",) * bool(listed)
 
 
 def _abbreviate_list(names: Sequence[str]) -> str:

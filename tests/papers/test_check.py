@@ -22,12 +22,12 @@ from bench.papers.item_checks import check_item, check_papers
 from bench.papers.item_plan import PAPERS_BACKBONE, plan_item
 from bench.papers.paper_items import Item, load_items, select_items
 from tests.support.cli import Cli
+from tests.support.messages import numbers_in
 
 
 def test_nothing_is_found_and_every_stored_figure_stands_in_an_item(cli: Cli) -> None:
     code, out, _ = cli("reproduce", "--check")
-    told = f"{len(load_items())} items hold {len(load_figures()):,} printed figures: nothing found\n"
-    assert (code, out) == (0, told)
+    assert (code, numbers_in(out)) == (0, [len(load_items()), len(load_figures())])
     assert len(load_items()) > 50
 
 
@@ -42,19 +42,19 @@ def changed(name: str, key: str, value: str | None, table: str = "methods") -> I
 PLANTED: dict[str, tuple[Item, str]] = {
     "an ablation without SICK": (
         changed("tncse:table4", "tncse loss=nce", "tncse[icnce=false,ictn=false]"),
-        "trains on a, b, train; the paper's is wiki1m+sickr_unlabelled",
+        "a, b, train; the paper's is wiki1m+sickr_unlabelled",
     ),
     "SICK where the paper has none": (
         changed("tncse:table6", "simcse data=wiki1m", "simcse[text=train+sick]"),
-        "trains on train+sick; the paper's is wiki1m",
+        "train+sick; the paper's is wiki1m",
     ),
     "a figure's text left out": (
         replace(load_items()["tncse:figure5"], set="", texts={"*": "wiki1m+sickr_unlabelled"}),
-        "trains on a, b, train; the paper's",
+        "a, b, train; the paper's",
     ),
     "a pair on one text": (
         changed("tncse:table3", "simcse", "ensemble:simcse[text=a+sick]+simcse[text=a+sick]"),
-        "trains on 1 translated copies",
+        "on 1 translated",
     ),
     "another term": (
         changed("tncse:table4", "tncse loss=nce", "tncse[sick=true,nce=false,ictn=false]"),
@@ -74,7 +74,7 @@ PLANTED: dict[str, tuple[Item, str]] = {
     ),
     "no method for a figure": (
         changed("tncse:table5", "tncse_single", None),
-        "no method for the printed 'tncse_single'",
+        "printed 'tncse_single'",
     ),
     "a method that is none": (changed("tncse:table5", "tncse_single", "tncse_sngle"), "unknown method"),
     "an option that is none": (changed("tncse:table5", "tncse_single", "tncse_single[x=1]"), "no option 'x'"),
@@ -87,19 +87,13 @@ PLANTED: dict[str, tuple[Item, str]] = {
         replace(load_items()["tncse:figure6"], probes=("alignment",)),
         "probe of 'probe:uniformity/value'",
     ),
-    "a profile that is none": (
-        replace(load_items()["tncse:figure6"], backbones=("bert",)),
-        "no profile 'bert'",
-    ),
+    "a profile that is none": (replace(load_items()["tncse:figure6"], backbones=("bert",)), "profile 'bert'"),
     "two figures in one cell": (replace(load_items()["tncse:table1"], columns=()), "one cell for both"),
     "no word on nothing": (Item("tncse", "x", "X"), "nothing is run"),
-    "nothing, and yet a run": (
-        replace(load_items()["tncse:table4"], nothing="x"),
-        "'nothing' is given",
-    ),
+    "nothing, and yet a run": (replace(load_items()["tncse:table4"], nothing="x"), "'nothing' is given"),
     "a difference that nothing explains": (
         replace(load_items()["tncse:suppl-table1-1"], differs={}),
-        "roberta-base tncse data=wiki1m+sickr_unlabelled training batch_size is 64, here 256",
+        "batch_size is 64, here 256",
     ),
     "an explanation of no difference": (
         changed("tncse:suppl-table1-1", "tncse_d learning_rate", "it is so", "differs"),
@@ -107,18 +101,17 @@ PLANTED: dict[str, tuple[Item, str]] = {
     ),
     "a hyperparameter that nothing names": (
         changed("tncse:suppl-table1-1", "tncse seed", None, "settings"),
-        "no option for the printed tncse seed",
+        "printed tncse seed",
     ),
     "a hyperparameter of no option": (
         changed("tncse:suppl-table1-1", "tncse learning_rate", "tncse.rate", "settings"),
-        "tncse has no option 'rate'",
+        "no option 'rate'",
     ),
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_error_is_found(name: str) -> None:
-    item, said = PLANTED[name]
+@pytest.mark.parametrize(("item", "said"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_error_is_found(item: Item, said: str) -> None:
     found = check_item(item)
     assert any(said in line for line in found), found
     assert all(line.startswith(item.id) for line in found)
@@ -144,20 +137,15 @@ def test_a_figure_that_stands_nowhere_and_a_profile_that_changes_are_found(
     assert len([line for line in found if "tncse_d" in line and "here 1" in line]) == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [  # read in the papers, not in the items: what these ablations train on
-        ("tncse:table4", "sick"),
-        ("tncse:figure5", "sick"),
-        ("tncse:figure4", "sick"),
-        ("jtcse:table9", "sick"),
-        ("jtcse:table10", "sick"),
-        ("jtcse:table11", "sick"),
-        ("jtcse:figure8", "sick"),
-        ("jtcse:figure6", "sick"),
-    ],
-)
-def test_the_twins_of_these_ablations_see_sick(name: str, text: str) -> None:
+ON_SICK = {
+    "tncse": ("table4", "figure5", "figure4"),
+    "jtcse": ("table9", "table10", "table11", "figure8", "figure6"),
+}
+"""Ablations that train on SICK: read in the papers, not in the items."""
+
+
+@pytest.mark.parametrize("name", [f"{paper}:{item}" for paper, items in ON_SICK.items() for item in items])
+def test_the_twins_of_these_ablations_see_sick(name: str) -> None:
     made = plan_item(load_items()[name], RunSpec((), (1,), "bert-base"), "bert-base")
     twins = [method for method in made.methods if method.startswith(("tncse", "jtcse"))]
     assert twins
@@ -190,17 +178,14 @@ def test_settings_that_several_methods_share_are_compared_with_each(monkeypatch:
 def test_layers_and_pooler_say_what_a_backbone_cannot_have(tiny_bert: Path) -> None:
     spec = RunSpec((), (1,), "mini")
     caels = plan_item(load_items()["jtcse:table9"], spec, "mini")
-    assert set(caels.impossible.values()) == {"the backbone has 4 layers"}
+    assert {tuple(numbers_in(why)) for why in caels.impossible.values()} == {(4,)}
     assert (len(caels.methods), len(caels.impossible)) == (4, 3)
     pooled = plan_item(load_items()["tncse:suppl-table2-1"], spec, "mini")
-    assert list(pooled.impossible.values()) == ["the backbone has no pooler"]
+    assert ["pooler" in why for why in pooled.impossible.values()] == [True]
     assert not plan_item(load_items()["jtcse:table9"], spec, "bert-base").impossible
     other = plan_item(load_items()["jtcse:table9"], replace(spec, backbone=str(tiny_bert)), "mini")
-    assert (len(other.methods), other.label[:5], caels.label) == (
-        3,
-        "mini@",
-        "mini",
-    )  # 0, 1 and 3 of 3 layers
+    assert len(other.methods) == 3  # 0, 1 and 3 of 3 layers
+    assert (other.label[:5], caels.label) == ("mini@", "mini")
 
 
 def test_a_quantity_that_is_none_is_refused() -> None:
@@ -214,17 +199,16 @@ def test_names_on_the_command_line() -> None:
     assert select_items("tncse:table4")[0].name == "table4"
     several = select_items("tncse:table6, unsee:table1,tncse:table6")
     assert [item.id for item in several] == ["tncse:table6", "unsee:table1"]
-    with pytest.raises(InputError, match="did you mean 'tncse:table4'"):
-        select_items("tncse:tabel4")
-    with pytest.raises(InputError, match="did you mean 'jtcse'"):
-        select_items("jtcs")
+    for asked, meant in (("tncse:tabel4", "'tncse:table4'"), ("jtcs", "'jtcse'")):
+        with pytest.raises(InputError, match=meant):
+            select_items(asked)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[table1]\n", "'table1.title' is missing"),
-        ("[table1]\ntitle = 'x'\nmethod = {}\n", "method' is missing, unknown"),
+        ("[table1]\n", r"'table1\.title' is missing"),
+        ("[table1]\ntitle = 'x'\nmethod = {}\n", "method' is missing"),
         ("[table1]\ntitle = 'x'\nsuites = 'sts7'\n", "suites' is missing"),
         ("[table1", "unreadable"),
     ],

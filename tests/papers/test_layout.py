@@ -14,20 +14,9 @@ from bench.papers.item_plan import PAPERS_BACKBONE
 from bench.papers.paper_items import Item, load_items
 from bench.records.record import RunRecord, Score
 from bench.render.grid import DASH, Grid, Quoted, ScoreCell
+from tests.support.messages import missing_facts
 
-BASE = RunRecord(
-    profile="bert-base",
-    method="",
-    name="simcse",
-    version=1,
-    options={},
-    backbone=None,
-    seed=1,
-    suite="sts7",
-    tasks={},
-    key="",
-    status="ok",
-)
+BASE = RunRecord("bert-base", "", "simcse", 1, {}, None, 1, "sts7", {}, "", "ok")
 
 
 def record(method: str, seed: int | None, scores: Mapping[str, float], **more: Any) -> RunRecord:
@@ -98,17 +87,13 @@ def test_misprints_are_marked_with_the_rows_that_they_touch() -> None:
     table = laid_out(load_items()["gradient_paradigm:table5"], {})
     marked = [cell.text for cells in table.rows for cell in cells if isinstance(cell, Quoted) and cell.sign]
     assert marked == ["78.34", "78.24"]
-    assert [note for note in table.notes if note.startswith("? Barlow Twins, VICReg: Table 3 prints")]
+    assert missing_facts(" ".join(table.notes), "? Barlow Twins, VICReg", "Table 3") == []
 
 
 def test_kinds_of_task_and_metrics_at_ranks_are_read() -> None:
     scores = [("Retrieval", "mean", "main", 0.25), ("avg", "all", "main", 0.5)]
-    one = replace(
-        BASE,
-        method="unsee_byol",
-        suite="unsee",
-        scores=tuple(Score(*each, 1) for each in scores),
-    )
+    means = tuple(Score(*each, 1) for each in scores)
+    one = replace(BASE, method="unsee_byol", suite="unsee", scores=means)
     table = laid_out(load_items()["unsee:table1"], {"unsee_byol": [one]})
     cells = row(table, "UNSEE-BYOL")
     assert (cells[4].mean, cells[7].mean) == (0.25, 0.5)
@@ -139,7 +124,7 @@ def test_costs_and_probes_and_stages_are_printed_as_they_are() -> None:
     normed = record("tncse[ltn_input=cls,sick=true]", 1, {"STSB": 0.4}, training={"stages": stages})
     table = laid_out(load_items()["tncse:figure5"], {"tncse[ltn_input=cls,sick=true]": [normed]})
     cells = dict(zip(table.header[1:], table.rows[0][1:], strict=True))
-    assert cells["tncse, mean norm of [CLS]"] == "15"
+    assert next(cell for name, cell in cells.items() if "norm of [CLS]" in name) == "15"
     assert cells["tncse, STS-B test"] == ScoreCell(0.4, None, 1)
 
 
@@ -150,7 +135,7 @@ def test_a_stand_in_gives_its_average_for_one_task_alone() -> None:
     for alone, mean in ((frozenset({"sts7"}), 0.3), (frozenset[str](), None)):
         table = laid_out(item, {"tncse_single": [one]}, stand_ins=stand_ins, alone=alone)
         assert table.rows[1][3] == ScoreCell(mean, None, int(mean is not None))
-        assert "Stand-ins of this profile: mini for sts7." in table.notes
+        assert "mini for sts7." in " ".join(table.notes)
 
 
 def test_what_is_impossible_failed_or_to_be_tested_is_said() -> None:
@@ -160,7 +145,9 @@ def test_what_is_impossible_failed_or_to_be_tested_is_said() -> None:
     records = {"jtcse[sick=true,caels=1]": [failed], "jtcse[sick=true,caels=2]": done}
     table = laid_out(load_items()["jtcse:table9"], records, impossible=why)
     notes = " ".join(table.notes)
-    assert "Not run: jtcse[sick=true,caels=12]: the backbone has 4 layers." in notes
-    assert "Failed: jtcse[caels=1,sick=True] seed 1: no luck" in notes
-    assert "bench report --campaign 'c d' --profile bert-base --suite sts7 --table significance" in notes
+    assert missing_facts(notes, "run: jtcse[sick=true,caels=12]:", "4 layers") == []
+    assert missing_facts(notes, "Failed: jtcse[caels=1,sick=True]", "seed 1: no luck") == []
+    assert (
+        missing_facts(notes, "--campaign 'c d'", "--profile bert-base", "--suite sts7", "significance") == []
+    )
     assert DASH in [cell for cells in table.rows for cell in cells]

@@ -16,6 +16,7 @@ from bench.data.published_tables import PAPERS
 from bench.data.released_checkpoints import load_checkpoints
 from bench.papers.paper_items import Item, load_items
 from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.released import hub_folder
 from tests.support.shortened import shortened
 
@@ -131,12 +132,11 @@ def runs(cli: Cli, name: str, asked: list[Item]) -> None:
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "first"),
-    [("unsee:table1", "bert_base"), ("tncse:table2", "simcse")],
+    ("name", "first", "filled"), [("unsee:table1", "bert_base", 8), ("tncse:table2", "simcse", 5)]
 )
 @pytest.mark.usefixtures("short")
 def test_tasks_of_its_kind_fill_the_columns(
-    name: str, first: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    name: str, first: str, filled: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kinds of task, metrics of retrieval, several lists: for one method."""
     item = load_items()[name]
@@ -144,7 +144,7 @@ def test_tasks_of_its_kind_fill_the_columns(
     monkeypatch.setitem(load_items(), name, replace(item, methods=kept))
     (table,) = printed(cli, name, *MINI)
     cells = [cell for row in table["rows"] if "bench" in row for cell in row[2:]]
-    assert len([cell for cell in cells if is_number(cell)]) == {"unsee:table1": 8, "tncse:table2": 5}[name]
+    assert len([cell for cell in cells if is_number(cell)]) == filled
 
 
 def has_its_figures(item: Item, tables: dict[str, Table]) -> Table:
@@ -174,7 +174,7 @@ def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
     assert set(rows) == set(load_items())
     assert rows["tncse:table4"][1:4] == ["bert-base", "8", "0 of 8"]
     assert rows["tncse:table4"][4].endswith(" GPU h")
-    assert rows["tncse:figure1"][4] == "nothing to compute"
+    assert rows["tncse:figure1"][4].startswith("nothing")
     assert rows["tncse:figure2"][4] == "a formula"
     code, out, _ = cli("reproduce")
     assert code == 0
@@ -182,7 +182,8 @@ def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
     assert all(item.title in out for item in load_items().values())
     (table,) = printed(cli, *MINI)
     rows = {row[0]: row for row in table["rows"]}
-    assert rows["tncse:table4"][1:5] == ["mini", "8", "0 of 8", "0 CPU s, 8 cells unknown"]
+    assert rows["tncse:table4"][1:4] == ["mini", "8", "0 of 8"]
+    assert numbers_in(rows["tncse:table4"][4]) == [0, 8]
     assert rows["jtcse:table9"][3] == "0 of 4"  # four numbers of layers divide mini's
 
 
@@ -192,40 +193,31 @@ def test_an_item_in_the_papers_layout_and_again_from_its_records(cli: Cli) -> No
     call = ("tncse:table5", "--profile", "mini", "--seeds", "1-2")
     code, out, err = cli("reproduce", *call, "--dry-run")
     assert (code, err) == (0, "")
-    assert out.startswith("tncse:table5: Table 5: one encoder with the norm loss; profile mini\n")
-    assert "4 of 4 cells to run" in out
+    assert out.startswith("tncse:table5: Table 5: ")
+    assert "4 of 4" in out
     (table,) = printed(cli, *call)
-    assert table["title"] == "TNCSE, Table 5: one encoder with the norm loss; profile mini"
+    assert missing_facts(table["title"], "TNCSE, Table 5: ", "profile mini") == []
     assert table["header"] == ["task", "", "SimCSE", "TNCSE-Single"]
     paper, ours = table["rows"]
-    assert [paper[0], paper[1], paper[2]["text"], paper[3]["text"]] == [
-        "STS-B test",
-        "paper",
-        "77.75",
-        "78.37",
-    ]
+    assert paper[:2] == ["STS-B test", "paper"]
+    assert [cell["text"] for cell in paper[2:]] == ["77.75", "78.37"]
     assert paper[2]["grey"]
     assert ours[:2] == ["", "bench"]
     assert [cell["n"] for cell in ours[2:]] == [2, 2]
     notes = " ".join(table["notes"])
-    assert (
-        "Which of them differ: bench report --campaign reproduce --profile mini --suite mini --table" in notes
-    )
-    assert "Stand-ins of this profile: mini for sts7." in notes
-    assert "so the two can't be compared" in notes
+    command = "--campaign reproduce", "--profile mini", "--suite mini", "--table"
+    assert missing_facts(notes, *command, "mini for sts7.", "can't be compared") == []
     assert printed(cli, *call) == [table]
     assert printed(cli, *call, "--show") == [table]
     (listed,) = printed(cli, "--profile", "mini", "--seeds", "1-2")
     row = next(row for row in listed["rows"] if row[0] == "tncse:table5")
     assert row[3:5] == ["4 of 4", "-"]
     said = refusal(cli, "reproduce", *call, "--show", "--campaign", "other")
-    assert "no campaign 'other'; expected one of reproduce" in said
+    assert missing_facts(said, "'other'", "of reproduce") == []
     # another seed is not there
     (more,) = printed(cli, "tncse:table5", "--profile", "mini", "--seeds", "3", "--show")
     assert [cell["n"] for cell in more["rows"][1][2:]] == [0, 0]
-    assert any(
-        note.startswith("Not run yet: simcse[text=train+sick], tncse_single") for note in more["notes"]
-    )
+    assert "simcse[text=train+sick], tncse_single" in " ".join(more["notes"])
 
 
 @pytest.mark.usefixtures("short")
@@ -236,27 +228,28 @@ def test_a_failed_cell_is_said_and_the_command_fails(cli: Cli, monkeypatch: pyte
     monkeypatch.setattr("bench.methods.tncse_single.TNCSESingle.build", broken, raising=False)
     monkeypatch.setattr("bench.training.recipe.TrainedOnce.build", broken)
     code, out, err = cli("reproduce", "tncse:table5", *MINI)
-    assert code == 1
-    assert "FAILED, RuntimeError: no luck" in err
-    assert "Failed: simcse[text=train+sick] seed 1: RuntimeError: no luck" in out
+    assert (code, missing_facts(err, "FAILED", "RuntimeError: no luck")) == (1, [])
+    assert missing_facts(out, "Failed: simcse[text=train+sick]", "seed 1: RuntimeError: ") == []
 
 
 def test_what_is_refused(cli: Cli) -> None:
-    assert "did you mean 'tncse:table4'" in refusal(cli, "reproduce", "tncse:tabel4")
-    assert "did you mean 'tncse'" in refusal(cli, "reproduce", "tnsce")
-    assert "--suite" in refusal(cli, "reproduce", "tncse:table4", "--suite", "mini")
-    assert "--check" in refusal(cli, "reproduce", "tncse:table4", "--check")
-    assert "is not a seed" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "x")
-    assert "unknown profile 'mimi'" in refusal(cli, "reproduce", "tncse:table4", "--profile", "mimi")
-    # nothing is silently left out where a backbone or data aren't here
-    assert "--data" in refusal(cli, "reproduce", "tncse:table4", "--seeds", "1")
+    for asked, fact in (("tncse:tabel4", "'tncse:table4'"), ("tnsce", "'tncse'")):
+        assert fact in refusal(cli, "reproduce", asked)
+    for words, fact in (
+        ("--suite mini", "--suite"),
+        ("--check", "--check"),
+        ("--seeds x", "a seed"),
+        ("--profile mimi", "profile 'mimi'"),
+        ("--seeds 1", "--data"),  # nothing is silently left out where a backbone or data aren't here
+    ):
+        assert fact in refusal(cli, "reproduce", "tncse:table4", *words.split())
 
 
 def test_a_campaign_that_is_shown_has_to_be_there(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "results" / "mine").mkdir(parents=True)
     call = ("tncse:table5", *MINI, "--show")
     said = refusal(cli, "reproduce", *call, "--campaign", "nope")
-    assert said.startswith("error: results: no campaign 'nope'; expected one of mine; bench run makes one")
+    assert missing_facts(said, "error: results: ", "'nope'", "of mine", "bench run") == []
     assert said == refusal(cli, "report", "--campaign", "nope")
     (tmp_path / "own.toml").write_text('campaign = "nope"\n')
     assert said == refusal(cli, "reproduce", *call, "--config", "own.toml")
@@ -267,12 +260,9 @@ def test_a_campaign_that_is_shown_has_to_be_there(cli: Cli, tmp_path: Path) -> N
 
 def test_help_says_its_own_defaults(cli: Cli) -> None:
     said = " ".join(cli("reproduce", "--help")[1].split())
-    assert "default: those of the paper's backbones" in said
-    assert "[default: reproduce]" in said
+    assert missing_facts(said, "paper's backbones", "[default: reproduce]") == []
     assert "default mini" not in said
-    said = " ".join(cli("run", "--help")[1].split())
-    assert "default mini" in said
-    assert "[default: local]" in said
+    assert missing_facts(cli("run", "--help")[1], "default mini", "[default: local]") == []
 
 
 @pytest.mark.slow
@@ -283,7 +273,7 @@ def test_a_watched_training_of_another_specification_is_refused(cli: Cli, tmp_pa
     assert printed(cli, *call) == tables
     (tmp_path / "text.txt").write_text("".join(f"The {i} sentences are {i * i}.\n" for i in range(2000)))
     told = refusal(cli, "reproduce", *call, "--corpus", "text.txt")
-    assert "this was measured under another specification" in told
+    assert "another specification" in told
 
 
 def test_settings_and_formulas_need_no_run(cli: Cli) -> None:
@@ -296,4 +286,4 @@ def test_settings_and_formulas_need_no_run(cli: Cli) -> None:
     assert surface["rows"][3][-1] == "0.000"
     code, out, err = cli("reproduce", "tncse:figure1")
     assert (code, out) == (0, "")
-    assert "nothing to compute" in err
+    assert "nothing" in err

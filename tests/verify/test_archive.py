@@ -16,9 +16,10 @@ import pytest
 from bench.verify import archive
 from tests.support.bundles import NOISE, snapshot
 from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts
 
 Files = dict[str, bytes]
-MAKER = "something else that bench bundle doesn't write, or is damaged"
+MAKER = "is damaged"
 MERGE = ("merge", "bad.zip", "--into", "target")
 
 
@@ -128,25 +129,25 @@ def commented(files: Files) -> bytes:
 
 
 HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
-    "an absolute path": (added("/etc/x.json"), "bad.zip: '/etc/x.json' has no place in a bundle"),
-    "dots": (added("records/../../../x/seed-1/toy.json"), "has no place in a bundle"),
-    "dots in the middle": (added("records/mini/../seed-1/toy.json"), "has no place in a bundle"),
-    "backslashes": (added("records\\mini\\noise\\seed-1\\x.json"), "has no place in a bundle"),
-    "a drive": (added("C:/x.json"), "'C:/x.json' has no place in a bundle"),
-    "a folder": (added("records/", b""), "'records/' has no place in a bundle"),
-    "a hidden file": (added("records/mini/noise/seed-1/.x.json"), "has no place in a bundle"),
-    "a deeper folder": (added("records/mini/noise/seed-1/x/toy.json"), "has no place in a bundle"),
-    "another file": (added("report.html.exe"), "has no place in a bundle"),
-    "a compiled plug-in": (added("plugins/mine.so"), "has no place in a bundle"),
-    "a pth file": (added("plugins/../mine.pth"), "has no place in a bundle"),
-    "a line end": (added("report.txt\n"), "'report.txt ' has no place in a bundle"),
-    "a terminal's command": (added("plugins/\x1b[2J.py"), "has no place in a bundle"),
-    "another alphabet": (added("plugins/\u202emine.py"), "has no place in a bundle"),
-    "a name twice": (twice, "bad.zip: it holds 'report.txt' twice"),
-    "a link": (linked, "bad.zip: it holds a link, or something else"),
+    "an absolute path": (added("/etc/x.json"), "'/etc/x.json' has no place"),
+    "dots": (added("records/../../../x/seed-1/toy.json"), "has no place"),
+    "dots in the middle": (added("records/mini/../seed-1/toy.json"), "has no place"),
+    "backslashes": (added("records\\mini\\noise\\seed-1\\x.json"), "has no place"),
+    "a drive": (added("C:/x.json"), "'C:/x.json' has no place"),
+    "a folder": (added("records/", b""), "'records/' has no place"),
+    "a hidden file": (added("records/mini/noise/seed-1/.x.json"), "has no place"),
+    "a deeper folder": (added("records/mini/noise/seed-1/x/toy.json"), "has no place"),
+    "another file": (added("report.html.exe"), "has no place"),
+    "a compiled plug-in": (added("plugins/mine.so"), "has no place"),
+    "a pth file": (added("plugins/../mine.pth"), "has no place"),
+    "a line end": (added("report.txt\n"), "'report.txt ' has no place"),
+    "a terminal's command": (added("plugins/\x1b[2J.py"), "has no place"),
+    "another alphabet": (added("plugins/\u202emine.py"), "has no place"),
+    "a name twice": (twice, "'report.txt' twice"),
+    "a link": (linked, "a link"),
     "a bomb": (packed_zeros, "is compressed"),
-    "a size of 4 GB": (lying(2**32 - 1), "has 4,294,967,295 bytes; expected at most 67,108,864 a file"),
-    "a size beyond the end": (lying(60_000_000), "bad.zip: it ends in the midst of 'environment.txt'"),
+    "a size of 4 GB": (lying(2**32 - 1), "has 4,294,967,295 bytes"),
+    "a size beyond the end": (lying(60_000_000), "of 'environment.txt'"),
     "a size that is too small": (lying(3), MAKER),
     "an entry that isn't listed": (unlisted, MAKER),
     "entries that overlap": (overlapping, MAKER),
@@ -154,44 +155,36 @@ HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
     "sizes behind contents": (streamed, "bad.zip: it "),
     "a comment": (commented, MAKER),
     "something behind": (lambda files: archive.pack_files(files) + b"x", MAKER),
-    "something before": (lambda files: b"#!/bin/sh\n" + archive.pack_files(files), "this is not a bundle"),
+    "something before": (lambda files: b"#!/bin/sh\n" + archive.pack_files(files), "not a bundle"),
     "half of it": (lambda files: archive.pack_files(files)[:60_000], "bad.zip: it "),
-    "without its directory": (
-        lambda files: archive.pack_files(files)[: directory(archive.pack_files(files))],
-        MAKER,
-    ),
+    "without its directory": (lambda f: archive.pack_files(f)[: directory(archive.pack_files(f))], MAKER),
     "other rights": (lambda files: zipped(files, external_attr=0o100755 << 16), MAKER),
     "another date": (lambda files: zipped(files, date_time=(2026, 1, 1, 0, 0, 0)), MAKER),
     "an extra field": (lambda files: zipped(files, extra=b"\x01\x00\x02\x00ab"), MAKER),
-    "nothing": (lambda files: b"", "this is not a bundle"),
-    "an empty zip": (lambda files: zipped({}), "this is not a bundle"),
-    "no zip": (lambda files: b"{}", "this is not a bundle; expected a file that bench bundle wrote"),
+    "nothing": (lambda files: b"", "not a bundle"),
+    "an empty zip": (lambda files: zipped({}), "not a bundle"),
+    "no zip": (lambda files: b"{}", "not a bundle"),
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_file_is_refused(work: Path, cli: Cli, case: str) -> None:
-    make, message = HOSTILE[case]
+@pytest.mark.parametrize(("make", "fact"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_is_refused(work: Path, cli: Cli, make: Callable[[Files], bytes], fact: str) -> None:
     with zipfile.ZipFile(work / "local.zip") as good:
         files = {name: good.read(name) for name in good.namelist()}
     assert zipped(files) == (work / "local.zip").read_bytes()
     (work / "bad.zip").write_bytes(make(files))
     before = snapshot(work)
-    assert message in refusal(cli, *MERGE)
+    assert missing_facts(refusal(cli, *MERGE), "bad.zip: ", fact) == []
     assert snapshot(work) == before
 
 
 def test_limits(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     size = (work / "local.zip").stat().st_size
     before = snapshot(work)
-    for name, most, message in (
-        ("MOST_BYTES", size - 1, f"it is too large; expected at most {size - 1:,} bytes"),
-        ("MOST_FILES", 17, "it holds too many files; expected at most 17"),
-        ("LARGEST_FILE", 1_000, "expected at most 1,000 a file"),
-    ):
+    for name, most in (("MOST_BYTES", size - 1), ("MOST_FILES", 17), ("LARGEST_FILE", 1_000)):
         with monkeypatch.context() as patch:
             patch.setattr(archive, name, most)
-            assert message in refusal(cli, "merge", "local.zip", "--into", "target")
+            assert f"at most {most:,}" in refusal(cli, "merge", "local.zip", "--into", "target")
     assert snapshot(work) == before
     monkeypatch.setattr(archive, "MOST_BYTES", size)
     monkeypatch.setattr(archive, "MOST_FILES", 18)
@@ -207,42 +200,37 @@ def entry_of(said: Manifest, name: str = "report.txt") -> Manifest:
 
 
 MANIFESTS: dict[str, tuple[Callable[[Manifest], object], str]] = {
-    "another hash": (
-        lambda m: entry_of(m).update(sha256="0" * 64),
-        "'report.txt' is not the file that is named",
-    ),
-    "another size": (lambda m: entry_of(m).update(size=1), "'report.txt' is not the file that is named"),
-    "a file too few": (lambda m: m["files"].pop("report.txt"), "'report.txt' isn't named here"),
+    "another hash": (lambda m: entry_of(m).update(sha256="0" * 64), "'report.txt' is not"),
+    "another size": (lambda m: entry_of(m).update(size=1), "'report.txt' is not"),
+    "a file too few": (lambda m: m["files"].pop("report.txt"), "'report.txt' isn't named"),
     "a file too many": (
         lambda m: m["files"].update({"plugins/x.py": entry_of(m)}),
         "'plugins/x.py' is missing",
     ),
     "itself": (lambda m: m["files"].update({"manifest.json": entry_of(m)}), "'manifest.json' is missing"),
-    "a newer schema": (
-        lambda m: m.update(schema=2),
-        "bundle schema 2 is newer than this bench; expected schema 1",
-    ),
-    "an older schema": (lambda m: m.update(schema=0), "it isn't written as bench bundle writes it"),
+    "a newer schema": (lambda m: m.update(schema=2), "schema 2"),
+    "an older schema": (lambda m: m.update(schema=0), "bench bundle writes"),
     "no schema": (lambda m: m.pop("schema"), "'schema' is missing"),
     "a schema that is none": (lambda m: m.update(schema=True), "'schema' is missing"),
-    "a campaign elsewhere": (lambda m: m.update(campaign="../x"), "'../x' is not a campaign name"),
-    "a campaign that is hidden": (lambda m: m.update(campaign=".merge"), "'.merge' is not a campaign name"),
+    "a campaign elsewhere": (lambda m: m.update(campaign="../x"), "'../x'"),
+    "a campaign that is hidden": (lambda m: m.update(campaign=".merge"), "'.merge'"),
     "a campaign that is none": (lambda m: m.update(campaign=["x"]), "'campaign' is missing"),
     "an unknown field": (lambda m: m.update(run="me"), "'run' is missing, unknown"),
     "files that are none": (lambda m: m.update(files=[]), "'files' is missing"),
 }
 
 
-@pytest.mark.parametrize("case", MANIFESTS)
-def test_a_manifest_of_other_files(work: Path, cli: Cli, files: Files, case: str) -> None:
-    change, message = MANIFESTS[case]
+@pytest.mark.parametrize(("change", "fact"), MANIFESTS.values(), ids=MANIFESTS)
+def test_a_manifest_of_other_files(
+    work: Path, cli: Cli, files: Files, change: Callable[[Manifest], object], fact: str
+) -> None:
     with zipfile.ZipFile(work / "local.zip") as good:
         said = json.loads(good.read("manifest.json"))
     change(said)
     text = json.dumps(said, indent=2, sort_keys=True) + "\n"
     (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text.encode()}))
     before = snapshot(work)
-    assert message in refusal(cli, *MERGE)
+    assert fact in refusal(cli, *MERGE)
     assert snapshot(work) == before
 
 
@@ -251,16 +239,16 @@ def test_a_manifest_of_other_files(work: Path, cli: Cli, files: Files, case: str
 )
 def test_a_manifest_that_is_none(work: Path, cli: Cli, files: Files, text: bytes) -> None:
     (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text}))
-    assert "bad.zip, manifest.json: this is no manifest" in refusal(cli, *MERGE)
+    assert missing_facts(refusal(cli, *MERGE), "bad.zip, manifest.json: ", "is no manifest") == []
     (work / "bad.zip").write_bytes(archive.pack_files(files))
-    assert "bad.zip, manifest.json: it has no manifest" in refusal(cli, *MERGE)
+    assert missing_facts(refusal(cli, *MERGE), "bad.zip, manifest.json: ", "has no manifest") == []
 
 
 def test_a_manifest_in_another_form(work: Path, cli: Cli, files: Files) -> None:
     with zipfile.ZipFile(work / "local.zip") as good:
         text = good.read("manifest.json")
     (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text + b" "}))
-    assert "it isn't written as bench bundle writes it" in refusal(cli, *MERGE)
+    assert "bench bundle writes" in refusal(cli, *MERGE)
 
 
 @pytest.mark.parametrize("name", sorted(archive.ALWAYS))
@@ -271,7 +259,7 @@ def test_a_part_that_is_left_out(work: Path, cli: Cli, files: Files, name: str) 
 
 
 def test_no_file(work: Path, cli: Cli) -> None:
-    assert "bad.zip: no such file; expected a file" in refusal(cli, *MERGE)
+    assert "bad.zip: no such" in refusal(cli, *MERGE)
     (work / "bad.zip").mkdir()
-    assert "bad.zip: no records here; expected results, a campaign's folder" in refusal(cli, *MERGE)
+    assert "bad.zip: no records" in refusal(cli, *MERGE)
     assert not (work / "target").exists()

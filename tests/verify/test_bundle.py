@@ -18,6 +18,7 @@ from bench.verify import archive
 from bench.verify.sentence_checks import check_sentences
 from tests.support.bundles import edited, snapshot
 from tests.support.cli import Cli, refusal
+from tests.support.messages import missing_facts
 
 BUNDLE = ("bundle", "local", "--out", "new.zip")
 MINE = (*BUNDLE, "--plugin", "mine.py")
@@ -91,31 +92,32 @@ def test_no_code_of_a_plug_in_runs(work: Path, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugins", "message"),
+    ("plugins", "facts"),
     [
-        ((), "--plugin: the file 'mine.py' of method mine is missing; expected every file"),
-        (("mine.py", "other.py"), "--plugin: no record of the campaign came from 'other.py'"),
-        (("mine.py", "more/mine.py"), "--plugin: two files are called 'mine.py'"),
-        (("mine.py", "numpy"), "--plugin: 'numpy' is a package; expected the file of a method, FILE.py"),
-        (("gone.py",), "--plugin: 'gone.py' can't be read"),
-        (("results/mine.py",), "--plugin: 'results/mine.py' lies in the results folder"),
+        ("", ("'mine.py'", "method mine", "missing")),
+        ("mine.py other.py", ("'other.py'",)),
+        ("mine.py more/mine.py", ("two files", "'mine.py'")),
+        ("mine.py numpy", ("'numpy' is a", "package", "FILE.py")),
+        ("gone.py", ("'gone.py'", "can't be read")),
+        ("results/mine.py", ("'results/mine.py'", "results folder")),
     ],
 )
 def test_plug_ins_that_are_not_those_of_the_records(
-    work: Path, cli: Cli, plugins: tuple[str, ...], message: str
+    work: Path, cli: Cli, plugins: str, facts: tuple[str, ...]
 ) -> None:
     (work / "more").mkdir()
     for name in ("other.py", "more/mine.py", "results/mine.py"):
         (work / name).write_text("raise SystemExit('run')\n")
-    assert message in refusal(cli, *BUNDLE, *(word for file in plugins for word in ("--plugin", file)))
+    err = refusal(cli, *BUNDLE, *(word for file in plugins.split() for word in ("--plugin", file)))
+    assert missing_facts(err, "--plugin: ", *facts) == []
     assert not (work / "new.zip").exists()
 
 
 def test_a_plug_in_that_was_edited_since(work: Path, cli: Cli) -> None:
     (work / "mine.py").write_text((work / "mine.py").read_text() + "# better\n")
     code, out, err = cli(*MINE)
-    assert (code, err) == (1, "error: bench bundle: local is not bundled: see the findings above\n")
-    assert out.count("mine.py at hand is not the file that mine came from") == 2
+    assert (code, missing_facts(err, "bench bundle", "local")) == (1, [])
+    assert out.count(": method: mine.py") == 2
     assert not (work / "new.zip").exists()
 
 
@@ -133,10 +135,9 @@ def test_a_campaign_in_which_anything_is_wrong(work: Path, cli: Cli) -> None:
 
 
 def test_no_such_campaign(work: Path, cli: Cli) -> None:
-    assert "no campaign 'gone'; expected one of local" in refusal(cli, "bundle", "gone", "--out", "new.zip")
-    assert "'../x' is not a campaign name" in refusal(cli, "bundle", "../x", "--out", "new.zip")
     (work / "results" / "empty").mkdir()
-    assert "no records here" in refusal(cli, "bundle", "empty", "--out", "new.zip")
+    for name, fact in (("gone", "one of"), ("../x", "'../x'"), ("empty", "no records")):
+        assert fact in refusal(cli, "bundle", name, "--out", "new.zip")
 
 
 def test_a_profile_from_a_file_is_not_in_a_record(work: Path, cli: Cli) -> None:
@@ -145,14 +146,14 @@ def test_a_profile_from_a_file_is_not_in_a_record(work: Path, cli: Cli) -> None:
     shutil.copyfile("profile.toml", own)
     run = ("run", "--methods", "word_overlap", "--profile", str(own), "--suite", "toy", "--campaign", "own")
     assert cli(*run)[0] == 0
-    said = "profile own: it was run with a profile from a file, 'own'; expected one of bert-base, "
-    assert said in refusal(cli, "bundle", "own", "--out", "new.zip")
     (record,) = Path("results/own/own").rglob("toy.json")
-    assert said in refusal(cli, "rerun", str(record))
+    for words in (("bundle", "own", "--out", "new.zip"), ("rerun", str(record))):
+        assert missing_facts(refusal(cli, *words), "profile own", "a file", "bert-base") == []
 
 
 def test_a_file_that_can_not_be_written(work: Path, cli: Cli) -> None:
-    assert "--out: mine.py/x.zip can't be written" in refusal(cli, *MINE[:3], "mine.py/x.zip", *MINE[4:])
+    err = refusal(cli, *MINE[:3], "mine.py/x.zip", *MINE[4:])
+    assert missing_facts(err, "--out: mine.py/x.zip", "can't be written") == []
 
 
 def test_no_test_sentence_travels(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
@@ -180,7 +181,7 @@ def test_a_plug_in_with_test_sentences_is_not_bundled(work: Path, cli: Cli) -> N
     run = ("run", "--methods", "mine", "--seeds", "1", "--suite", "toy", "--plugin", "mine.py")
     assert cli(*run)[0] == 0
     before = snapshot(work)
-    assert "campaign local: 'plugins/mine.py' quotes a test sentence in line 19" in refusal(cli, *MINE)
+    assert missing_facts(refusal(cli, *MINE), "campaign local", "'plugins/mine.py' quotes", "line 19") == []
     assert snapshot(work) == before
 
 
@@ -192,10 +193,10 @@ def test_the_lock_names_each_distribution_once() -> None:
 
 def test_more_than_a_bundle_may_hold(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MOST_FILES", 5)
-    assert "expected at most 5 files and" in refusal(cli, *MINE)
+    assert "at most 5" in refusal(cli, *MINE)
     monkeypatch.setattr(archive, "MOST_FILES", 100)
     monkeypatch.setattr(archive, "LARGEST_FILE", 100)
-    assert "expected at most 100 a file" in refusal(cli, *MINE)
+    assert "at most 100" in refusal(cli, *MINE)
 
 
 def test_copies_that_setuptools_carries_are_no_installed_packages(

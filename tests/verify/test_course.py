@@ -18,12 +18,11 @@ from bench.training.loop import order_batches
 from bench.verify.stage_checks import check_training
 from tests.support.cli import Cli
 from tests.support.forge import forge
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.verified import found_by_verify
 
 pytestmark = pytest.mark.campaigns
-SOUND = (
-    Path(__file__).parents[2] / "results" / "mini-equal" / "mini-equal" / "simcse" / "seed-1" / "mini.json"
-)
+SOUND = Path(__file__).parents[2] / "results/mini-equal/mini-equal/simcse/seed-1/mini.json"
 Stage = dict[str, Any]
 
 
@@ -50,44 +49,36 @@ CURVE = [[10, 0.5], [20, 0.75], [30, 0.75], [40, 0.25]]
 CHOSEN: Stage = {"dev_curve": CURVE, "selected_step": 20, "selected_dev": 0.75}
 
 
+def faults_of_stage(values: Stage) -> list[tuple[str, ...]]:
+    """Faults of the training, without those of scores beside it."""
+    return [fault for fault in check_training(edited(**values)) if fault[0] != "score"]
+
+
+UNCHOSEN: Stage = {"dev_curve": [], "selected_step": 40, "selected_dev": None}
+
+
+@pytest.mark.parametrize("values", [CHOSEN, UNCHOSEN, {"loss_curve": [], "last_loss": 3.0}])
+def test_a_stage_without_contradictions(values: Stage) -> None:
+    assert faults_of_stage(values) == []
+
+
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "fact", "numbers"),
     [
-        (CHOSEN, []),
-        ({"dev_curve": [], "selected_step": 40, "selected_dev": None}, []),
-        ({"loss_curve": [], "last_loss": 3.0}, []),
-        (
-            {"selected_dev": 0.99},
-            [
-                "it chose step 20 with 0.99, and its dev curve gives step 20 with 0.6514703432945994",
-            ],
-        ),
-        (
-            CHOSEN | {"selected_step": 30},
-            ["it chose step 30 with 0.75, and its dev curve gives step 20 with 0.75"],
-        ),
-        (
-            {"dev_curve": [], "selected_step": 20, "selected_dev": None},
-            ["it chose step 20 with None, and its dev curve gives step 40 with None"],
-        ),
-        (
-            {"dev_curve": [[20, 0.7], [10, 0.5]], "selected_dev": 0.7},
-            ["the steps of its dev curve are not some of 40, in their order"],
-        ),
-        (
-            {"dev_curve": [[20, 0.7], [50, 0.5]], "selected_dev": 0.7},
-            ["the steps of its dev curve are not some of 40, in their order"],
-        ),
-        ({"loss_curve": [[20, 0.5], [39, 0.25]]}, ["its loss curve ends at step 39, and it has 40"]),
-        ({"last_loss": 0.5}, ["its last loss is not that of its loss curve"]),
+        ({"selected_dev": 0.99}, "dev curve", [20, 0.99, 20, 0.6514703432945994]),
+        (CHOSEN | {"selected_step": 30}, "dev curve", [30, 0.75, 20, 0.75]),
+        (UNCHOSEN | {"selected_step": 20}, "dev curve", [20, 40]),
+        ({"dev_curve": [[20, 0.7], [10, 0.5]], "selected_dev": 0.7}, "dev curve", [40]),
+        ({"dev_curve": [[20, 0.7], [50, 0.5]], "selected_dev": 0.7}, "dev curve", [40]),
+        ({"loss_curve": [[20, 0.5], [39, 0.25]]}, "loss curve", [39, 40]),
+        ({"last_loss": 0.5}, "last loss", []),
     ],
 )
-def test_a_stage_that_contradicts_itself(values: Stage, said: list[str]) -> None:
-    found = [
-        one for one in check_training(edited(**values)) if one[0] != "score"
-    ]  # that is of scores beside it
-    assert [what for _, what, _ in found] == [f"stage simcse: {what}" for what in said]
-    assert {check for check, *_ in found} <= {"training"}
+def test_a_stage_that_contradicts_itself(values: Stage, fact: str, numbers: list[float]) -> None:
+    ((check, what, _),) = faults_of_stage(values)
+    assert check == "training"
+    assert missing_facts(what, "stage simcse: ", fact) == []
+    assert numbers_in(what) == numbers
 
 
 def test_a_method_from_elsewhere_chooses_as_it_likes() -> None:
@@ -105,43 +96,29 @@ def without_curves(stage: Stage) -> None:
     stage.update(dev_curve=[[1, 0.99], [2, 0.5]], loss_curve=[[1, 0.0], [2, 0.0]])
 
 
+FIFTEENTH = {"dev_curve": [[15, 0.5]], "selected_step": 15, "selected_dev": 0.5}
+
+
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "facts"),
     [
-        (
-            without_curves,
-            [
-                "it says steps 2, and its options and text give 40",
-                "it says sentences_seen 128, and its options and text give 2560",
-                "its dev curve isn't of every 10 of 40 steps",
-            ],
-        ),
-        (
-            lambda stage: stage.update(sentences_seen=2559),
-            ["it says sentences_seen 2559, and its options and text give 2560"],
-        ),
-        (
-            lambda stage: stage.update(dev_curve=[[15, 0.5]], selected_step=15, selected_dev=0.5),
-            ["its dev curve isn't of every 10 of 40 steps"],
-        ),
+        (without_curves, [("steps 2", 40), ("sentences_seen 128", 2560), ("dev curve", 10, 40)]),
+        (lambda stage: stage.update(sentences_seen=2559), [("sentences_seen 2559", 2560)]),
+        (lambda stage: stage.update(FIFTEENTH), [("dev curve", 10, 40)]),
         (lambda stage: stage.update(CHOSEN), []),  # scores that nothing shows
-        (
-            lambda stage: stage.update(selected_dev=0.99),
-            ["it chose step 20 with 0.99, and its dev curve gives"],
-        ),
+        (lambda stage: stage.update(selected_dev=0.99), [("step 20", 0.99, "dev curve")]),
     ],
 )
 def test_a_forged_course_is_found(
-    cli: Cli, campaign: Path, change: Callable[[Stage], object], said: list[str]
+    cli: Cli, campaign: Path, change: Callable[[Stage], object], facts: list[tuple[object, ...]]
 ) -> None:
     assert found_by_verify(cli) == {}
     forge(campaign, lambda record: change(record["training"]["stages"]["simcse"]))
-    out = cli("verify")[1]
-    lines = [line for line in out.splitlines() if ": training: " in line]
-    assert len(lines) == len(said)
-    for line, what in zip(lines, said, strict=True):
-        assert line.startswith(f"local/mini-equal/simcse/seed-1/mini.json: training: stage simcse: {what}")
-    assert list(found_by_verify(cli).values()) == [{"training"}] * bool(said)
+    place = "local/mini-equal/simcse/seed-1/mini.json: training: "
+    lines = [line for line in cli("verify")[1].splitlines() if line.startswith(place)]
+    missing = [missing_facts(line, "stage simcse", *each) for line, each in zip(lines, facts, strict=True)]
+    assert missing == [[] for _ in facts]
+    assert list(found_by_verify(cli).values()) == [{"training"}] * bool(facts)
 
 
 def test_what_nothing_shows_is_said(cli: Cli, campaign: Path) -> None:
@@ -151,12 +128,11 @@ def test_what_nothing_shows_is_said(cli: Cli, campaign: Path) -> None:
     code, out, _ = cli("verify", "--format", "json")
     found = json.loads(out)
     assert (code, found["findings"]) == (0, [])
-    assert {what: n for what, n in found["unchecked"].items() if "beside a suite's" not in what} == {
-        "what trainings gave beside the encoder: losses, dev scores, seconds": 2,
-        "what probes found": 2,
-    }
+    unchecked = {what: count for what, count in found["unchecked"].items() if "suite's" not in what}
+    assert list(unchecked.values()) == [2, 2]
+    assert missing_facts(" ".join(unchecked), "losses", "dev scores", "seconds", "probes") == []
     forge(other / "mini.json", lambda record: record.update(probes={}))
-    assert "not checked: what probes found\n" in cli("verify")[1]
+    assert "probes found\n" in cli("verify")[1]
 
 
 @pytest.mark.parametrize("drop_last", [False, True])

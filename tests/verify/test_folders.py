@@ -13,6 +13,7 @@ import pytest
 
 from bench.records.filesystem import walk_folder
 from tests.support.cli import Cli
+from tests.support.messages import missing_facts
 from tests.support.unreadable import unreadable
 from tests.support.verified import CAMPAIGN, NOISE, found_by_verify, where
 
@@ -40,12 +41,11 @@ def close(monkeypatch: pytest.MonkeyPatch) -> Close:
 def test_a_folder_that_cannot_be_read_is_named(results: Cli, close: Close, folder: Path, left: int) -> None:
     close(folder)
     assert found_by_verify(results) == {where(folder): {"shape"}}
-    out = results("verify")[1]
-    assert f"{where(folder)}: shape: this folder can't be read: Permission denied" in out
-    assert f"{left} records, " in out
+    facts = f"{where(folder)}: shape: ", "can't be read", "Permission denied", f"{left} records, "
+    assert missing_facts(results("verify")[1], *facts) == []
     for words in (("report",), ("compare", "noise", "word_overlap"), ("stats",)):
         code, _, err = results(*words)
-        assert (code, f"{folder}: this folder can't be read: Permission denied" in err) == (2, True), words
+        assert (code, missing_facts(err, f"{folder}: ", "Permission denied")) == (2, []), words
     code, out, err = results("bundle", "local", "--out", "local.zip")
     assert (code, f"{folder.name}: shape" in out) == (1, True), err
     assert not Path("local.zip").exists()
@@ -58,8 +58,7 @@ def test_a_file_that_cannot_be_read_is_not_to_be_deleted(results: Cli, suffix: s
         code, out, _ = results("verify")
     assert code == 1
     (line,) = (line for line in out.splitlines() if f": {check}: " in line)
-    assert "can't be read: Permission denied" in line
-    assert "give yourself the right to read it" in line
+    assert missing_facts(line, "Permission denied", "right to read") == []
     assert "delete" not in line
 
 
@@ -68,7 +67,7 @@ def test_nothing_that_can_be_read(results: Cli, close: Close, folder: Path) -> N
     close(folder)
     code, out, err = results("verify")
     assert (code, out) == (2, "")
-    assert f"no records here, but a folder that can't be read: {folder.name}: Permission denied" in err
+    assert missing_facts(err, "no records", f"{folder.name}: Permission denied") == []
     assert results("report")[0] == 2
     code, _, err = results("site")
     assert (code, "can't be read" in err) == (1, True), err
@@ -79,7 +78,7 @@ def test_a_linked_campaign_is_named(results: Cli, tmp_path: Path) -> None:
     Path("results/evil").symlink_to(tmp_path / "hide" / "local")
     Path("results/.cache").symlink_to(tmp_path / "hide")  # nobody reads it for records
     assert found_by_verify(results) == {"evil": {"shape"}}
-    assert "evil: shape: a link to a folder, whose records are not checked" in results("verify")[1]
+    assert "evil: shape: " in results("verify")[1]
     assert found_by_verify(results, "results/evil") == {}
 
 
@@ -90,7 +89,7 @@ def test_a_linked_folder_of_a_campaign_is_named(results: Cli, tmp_path: Path, fo
     folder.symlink_to(moved)
     if folder == CAMPAIGN:
         code, _, err = results("verify")
-        assert (code, "no records here, but a link to a folder: mini" in err) == (2, True)
+        assert (code, missing_facts(err, "no records", "a link", "mini")) == (2, [])
     else:
         assert found_by_verify(results) == {where(folder): {"shape"}}
     code, out, _ = results("bundle", "local", "--out", "local.zip")

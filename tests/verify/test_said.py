@@ -24,6 +24,7 @@ from bench.verify.card_checks import check_metadata
 from bench.verify.findings import Verification
 from tests.support.cli import Cli, records
 from tests.support.forge import forge
+from tests.support.messages import missing_facts
 from tests.support.training import toy_sentences
 from tests.support.verified import NOISE, ONE, WORDS, found_by_verify, where
 
@@ -57,12 +58,12 @@ def test_who_learned_from_labels_cannot_hide_it(cli: Cli, method: str) -> None:
     before = path.read_text()
     forge(path, stripped)
     assert found_by_verify(cli) == {where(path): {"notes"}}
-    assert "doesn't say that it learned from labels, and sup_simcse does" in cli("verify")[1]
+    assert missing_facts(cli("verify")[1], "learned from labels", "sup_simcse") == []
     path.write_text(before)
     forge(path, lambda record: record.update(notes=[n for n in record["notes"] if "labels" not in n][:1]))
     code, out, err = cli("rerun", str(path))
     assert found_by_verify(cli) == {where(path): {"notes"}}
-    assert (code, "it lacks the note" in err) == (3, True), out
+    assert (code, missing_facts(err, "lacks the note")) == (3, []), out
 
 
 def test_nobody_is_said_to_have_learned_from_labels(cli: Cli) -> None:
@@ -110,7 +111,7 @@ def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, ti
             planted = pins.unpinned_note(name)
             forged = replace(record, notes=(*record.notes, planted))
             found = list(compare_notes(forged, plan, find_repeating_job(plan, forged)))
-            assert found == [f"its run has no note '{planted}'"]
+            assert [missing_facts(what, planted) for what in found] == [[]]
 
 
 def test_a_sentence_of_the_senders_is_no_note_on_a_text(cli: Cli) -> None:
@@ -126,7 +127,7 @@ def test_notes_under_a_name_of_the_users_own(cli: Cli) -> None:
     assert json.loads(path.read_text())["notes"][-1].startswith("mine is supervised: ")
     assert found_by_verify(cli) == {}
     code, out, err = cli("rerun", str(path))
-    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+    assert (code, out[:6]) == (0, "equal:"), err
 
 
 def test_texts_and_models_under_other_names(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
@@ -135,10 +136,10 @@ def test_texts_and_models_under_other_names(cli: Cli, tmp_path: Path, tiny_bert:
     rows = zip(sentences[:24], sentences[24:48], strict=True)
     pairs.write_text("".join(f"{one}\t{other}\n" for one, other in rows))
     path = run(cli, "sup_simcse", "sup_simcse", given=("--pairs", str(pairs), "--backbone", str(tiny_bert)))
-    assert "learned from the labelled pairs mine.tsv" in json.loads(path.read_text())["notes"][-1]
+    assert "mine.tsv" in json.loads(path.read_text())["notes"][-1]
     pairs, model = pairs.rename(tmp_path / "other.tsv"), shutil.copytree(tiny_bert, tmp_path / "renamed")
     code, out, err = cli("rerun", str(path), "--pairs", str(pairs), "--model", str(model))
-    assert (code, out) == (0, "equal: every score is the same to the last digit\n"), err
+    assert (code, out[:6]) == (0, "equal:"), err
 
 
 def seeded(path: Path, seed: int) -> Path:
@@ -154,7 +155,7 @@ def test_a_deterministic_method_has_no_seeds(results: Cli) -> None:
     shutil.rmtree(WORDS.parent)
     found = found_by_verify(results)
     assert all("method" in found[where(copy)] for copy in copies)
-    assert "word_overlap draws nothing, so that it has no seeds, and this is seed 1" in results("verify")[1]
+    assert missing_facts(results("verify")[1], "word_overlap draws nothing", "seed 1") == []
 
 
 def test_a_sum_of_deterministic_methods_has_no_seeds(cli: Cli) -> None:
@@ -187,27 +188,21 @@ def test_an_unknown_method_or_profile_is_said(results: Cli) -> None:
     forge(elsewhere, partial(dict.update, profile="nowhere"))
     code, out, _ = results("verify")
     assert code == 0
-    assert "not checked: method nonesuch: unknown here\n" in out
-    assert "not checked: profile nowhere: unknown here\n" in out
+    assert missing_facts(out, "not checked: method", "nonesuch", "not checked: profile", "nowhere") == []
 
 
 def test_an_evaluation_of_a_newer_bench(results: Cli) -> None:
     forge(ONE, lambda record: record["evaluation"].update(version=2))
     assert found_by_verify(results) == {where(ONE): {"method"}}
-    assert "version 2 of the evaluation; this bench has 1" in results("verify")[1]
+    assert missing_facts(results("verify")[1], "version 2", "has 1") == []
 
 
-@pytest.mark.parametrize(
-    ("method", "option", "value", "said"),
-    [
-        ("noise", "scale", "much", "option scale of noise: 'much' is not a value for it; expected a number"),
-        ("noise", "scale", "2.0", "option scale of noise: '2.0' is no value of its type"),
-    ],
-)
-def test_a_value_that_no_run_takes(results: Cli, method: str, option: str, value: str, said: str) -> None:
-    forge(ONE, lambda record: record["options"].update({option: value}))
+@pytest.mark.parametrize(("value", "expected"), [("much", "a number"), ("2.0", "of its type")])
+def test_a_value_that_no_run_takes(results: Cli, value: str, expected: str) -> None:
+    forge(ONE, lambda record: record["options"].update(scale=value))
     assert found_by_verify(results) == {where(ONE): {"method"}}
-    assert f"{where(ONE)}: method: {said}; delete the file and run the cell again\n" in results("verify")[1]
+    facts = f"{where(ONE)}: method: ", "scale of noise", repr(value), expected, "delete the file"
+    assert missing_facts(results("verify")[1], *facts) == []
     assert _verify_campaign(ResultStore(Path("results"), "local"), None).status == "faults"
 
 
@@ -224,9 +219,7 @@ def test_a_value_that_no_run_of_a_member_takes(results: Cli) -> None:
         other = replace(record, training={"members": {"x": {**member, "members": {}}}})
         wrong = [what for _, what, _ in check_metadata(other, Verification()) if "pooling" in what]
         assert len(wrong) == found
-        assert all(
-            what.startswith("option pooling of untrained: 'the best' is not a value") for what in wrong
-        )
+        assert all("'the best'" in what for what in wrong)
 
 
 @pytest.mark.parametrize("plugged", ["word_overlap", "helper"])
@@ -238,9 +231,6 @@ def test_no_method_of_benchs_own_comes_from_a_plug_in(results: Cli, plugged: str
     block = {"file": "x.py", "sha256": sha256} if facts == "file" else {"module": "x", "package": "x"}
     forge(WORDS, lambda record: record["provenance"].update(plugins={plugged: block}))
     assert found_by_verify(results, "--plugin", "x.py") == {where(WORDS): {"method"}}
-    said = {
-        "word_overlap": "word_overlap is said to come from a plug-in, and is bench's own; give the plug-in's",
-        "helper": "it names a plug-in of helper, which it doesn't build on; delete the file",
-    }
+    said = {"word_overlap": "is bench's own", "helper": "plug-in of helper"}
     code, out, err = results("verify", "--rerun", "9")
     assert (code, said[plugged] in out, f"{where(WORDS)}: computing" in err) == (1, True, False)

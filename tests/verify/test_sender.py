@@ -18,6 +18,7 @@ from bench.verify.sentence_checks import LEAST_WORDS
 from bench.version import __version__
 from tests.support.bundles import NOISE, edited, snapshot
 from tests.support.cli import Cli, records, refusal
+from tests.support.messages import missing_facts, numbers_in
 
 BUNDLE = ("bundle", "local", "--plugin", "mine.py", "--out")
 MERGE = ("merge", "signed.zip", "--into", "target")
@@ -57,7 +58,8 @@ def test_the_records_keep_it(work: Path, cli: Cli) -> None:
     assert found.by == NAME
     code, out, err = cli(*MERGE)
     assert (code, err) == (0, "")
-    assert out.endswith(f"\n{LINE}\ntarget/local: 5 records added\n")
+    assert LINE in out.splitlines()
+    assert numbers_in(out)[-1] == 5
     paths = sorted((work / "target").glob("*/*/*/*/*.json"))
     assert len(paths) == 5
     for path in paths:
@@ -71,10 +73,7 @@ def test_the_records_keep_it(work: Path, cli: Cli) -> None:
     assert (code, "nothing wrong" in out) == (0, True)
     before = snapshot(work)
     code, out, _ = cli(*MERGE)
-    assert (code, out.splitlines()[-2:]) == (
-        0,
-        [LINE, "target/local: 0 records added, 5 were there already"],
-    )
+    assert (code, LINE in out, numbers_in(out)[-2:]) == (0, True, [0, 5])
     assert cli("merge", "local.zip", "--into", "target")[0] == 0
     assert snapshot(work) == before  # whoever sends the same again takes no name away
 
@@ -117,8 +116,7 @@ def test_equal_names_give_equal_bytes(work: Path, cli: Cli) -> None:
 def test_a_text_that_is_no_name_is_not_bundled(work: Path, cli: Cli, case: str) -> None:
     before = snapshot(work)
     err = refusal(cli, *BUNDLE, "signed.zip", "--by", HOSTILE[case])
-    assert err.startswith("error: --by: ")
-    assert "expected one line of 1 to 100 characters that can be printed" in err
+    assert missing_facts(err, "error: --by: ", "1 to 100", "printed") == []
     assert snapshot(work) == before
 
 
@@ -127,7 +125,7 @@ def test_a_text_that_is_no_name_is_not_read(work: Path, cli: Cli, case: str) -> 
     signed(work, (HOSTILE | OTHERS)[case], ascii_only=case == "no character")
     before = snapshot(work)
     for command in (MERGE, ("unpack", "signed.zip", "--into", "shared")):
-        assert "signed.zip, manifest.json: this is no manifest: 'by' is missing, " in refusal(cli, *command)
+        assert missing_facts(refusal(cli, *command), "signed.zip, manifest.json: ", "'by'") == []
     assert snapshot(work) == before
 
 
@@ -135,22 +133,22 @@ def test_a_hundred_characters_are_a_name(work: Path, cli: Cli) -> None:
     assert cli(*BUNDLE, "signed.zip", "--by", "é" * 100)[0] == 0
     assert archive.read_bundle(work / "signed.zip").by == "é" * 100
     code, _, err = cli(*BUNDLE, "two.zip", "--by", "a", "--by", "b", as_is=True)
-    assert (code, "--by is given 2 times" in err) == (2, True)
+    assert (code, missing_facts(err, "--by", "2 times")) == (2, [])
 
 
 def test_a_name_is_written_in_one_way(work: Path, cli: Cli) -> None:
     signed(work, "Zoë", ascii_only=True)
-    assert "it isn't written as bench bundle writes it" in refusal(cli, *MERGE)
+    assert "bench bundle writes" in refusal(cli, *MERGE)
 
 
 def test_a_test_sentence_is_no_name(work: Path, cli: Cli) -> None:
     sentences = (text for pair in make_toy_task().all_pairs() for text in pair[:2])
     quoted = next(text for text in sentences if len(text.split()) >= LEAST_WORDS and len(text) <= 100)
-    said = "'--by' quotes a test sentence in line 1"
-    assert said in refusal(cli, *BUNDLE, "signed.zip", "--by", quoted)
+    facts = "'--by' quotes", "line 1"
+    assert missing_facts(refusal(cli, *BUNDLE, "signed.zip", "--by", quoted), *facts) == []
     signed(work, quoted)
     before = snapshot(work)
-    assert said in refusal(cli, *MERGE)
+    assert missing_facts(refusal(cli, *MERGE), *facts) == []
     assert snapshot(work) == before
 
 
@@ -171,5 +169,5 @@ def test_a_record_with_another_text_is_not_read(work: Path, by: Any) -> None:
     data["timing"]["merged"] = {"bundle": "0" * 64, "campaign": "local", "by": "Ada"}
     assert parse_record(json.dumps(data), "it").timing["merged"]["by"] == "Ada"
     data["timing"]["merged"]["by"] = by
-    with pytest.raises(DataError, match=r"'timing\.merged\.by' is missing or isn't what"):
+    with pytest.raises(DataError, match=r"'timing\.merged\.by'"):
         parse_record(json.dumps(data), "it")
