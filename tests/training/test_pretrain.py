@@ -1,3 +1,5 @@
+"""Pretraining: the training, its text, its watch, the shipped backbone, the command."""
+
 from __future__ import annotations
 
 import json
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from importlib import resources
 from itertools import pairwise
@@ -17,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForMaskedLM, configuration_utils
 
 from bench.config import profiles
@@ -27,7 +30,7 @@ from bench.data.mini.generator import draw_customs, sample_event
 from bench.data.mini.grammar import Draw, realise
 from bench.data.mini.world_text import pretraining_text
 from bench.data.source import World
-from bench.errors import BenchError
+from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_folder import hash_model
@@ -35,7 +38,14 @@ from bench.training import masked_lm_training, pretraining
 from bench.training.masked_lm_training import length_pooled_batches, rate_by_time, warmup_rate
 from bench.training.masking import mask_tokens
 from bench.training.mixed_precision import train_at_precision
-from bench.training.prepared_text import compute_spectral_embeddings, count_cut_tokens, train_wordpiece
+from bench.training.prepared_text import (
+    compute_spectral_embeddings,
+    count_cut_tokens,
+    load_prepared_text,
+    prepare_text,
+    save_prepared_text,
+    train_wordpiece,
+)
 from bench.training.pretraining import pretrain
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts, numbers_in
@@ -86,7 +96,7 @@ def test_what_it_leaves(text: Corpus, made: Made) -> None:
     shares = np.unique_counts(tokens).counts / len(tokens)
     assert facts["frequency_loss"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-4)
     tensors = load_file(folder / "model.safetensors")
-    assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
+    assert {tensor.dtype for tensor in tensors.values()} == {np.dtype(np.float16)}
     assert any(name.startswith("cls.predictions") for name in tensors)  # the MLM head is kept
     assert model.pooler is None
     assert next(model.parameters()).dtype == torch.float32
@@ -415,3 +425,109 @@ def test_a_training_that_learns_nothing_is_given_up(
     pretraining.check_learned(6.64, 7.0)
     with pytest.raises(BenchError):
         pretraining.check_learned(6.66, 7.0)
+
+
+SMALL = replace(SETTINGS, layers=1, max_length=8, steps=6)
+SIZES: dict[str, Any] = {"max_length": 8, "vocabulary": 150, "hidden": 16}
+
+
+@pytest.fixture
+def folder(text: Corpus, tmp_path: Path) -> Path:
+    save_prepared_text(prepare_text(text, **SIZES, split=True), tmp_path / "prepared")
+    return tmp_path / "prepared"
+
+
+def test_it_makes_the_same_weights_and_facts(text: Corpus, folder: Path, tmp_path: Path) -> None:
+    facts = []
+    for name, source in (("at once", text), ("again", load_prepared_text(folder))):
+        facts.append(pretrain(source, SMALL, out=tmp_path / name, split=True, **HOW))
+        del facts[-1]["cpu_seconds"]
+    assert facts[0] == facts[1]
+    assert hash_model(tmp_path / "at once") == hash_model(tmp_path / "again")
+
+
+def test_a_cut_text_keeps_what_was_cut(text: Corpus, tmp_path: Path) -> None:
+    prepared = prepare_text(text, **SIZES)
+    save_prepared_text(prepared, tmp_path / "cut")
+    again = load_prepared_text(tmp_path / "cut")
+    assert again.cut == prepared.cut
+    assert again.cut["lines"] > 0
+    assert [row.tolist() for row in again.rows] == prepared.rows
+    np.testing.assert_array_equal(again.embeddings, prepared.embeddings)
+
+
+@pytest.mark.parametrize(("size", "other"), [("max_length", 9), ("vocabulary", 160), ("hidden", 12)])
+def test_other_sizes_are_refused(folder: Path, tmp_path: Path, size: str, other: int) -> None:
+    prepared = load_prepared_text(folder)
+    with pytest.raises(InputError, match=f"prepared for {size} {SIZES[size]}, not {other}"):
+        pretrain(prepared, replace(SMALL, **{size: other}), out=tmp_path / "m", split=True, **HOW)
+    with pytest.raises(InputError, match="split True, not False"):
+        pretrain(prepared, SMALL, out=tmp_path / "m", **HOW)
+
+
+def spoil_arrays(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    save_file(change(load_file(folder / "rows.safetensors")), folder / "rows.safetensors")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda place: spoil_arrays(place, lambda a: {**a, "ids": np.full_like(a["ids"], 60_000)}),
+        lambda place: spoil_arrays(place, lambda a: {**a, "lengths": a["lengths"][1:].copy()}),
+        lambda place: (place / "rows.safetensors").write_bytes(b"cut"),
+        lambda place: (place / "prepared.json").write_text("[]"),
+        lambda place: (place / "prepared.json").write_text(
+            '{"text": {}, "cut": {}, "sizes": {"split": true}}'
+        ),
+    ],
+)
+def test_a_damaged_folder_is_named(folder: Path, damage: Callable[[Path], object]) -> None:
+    damage(folder)
+    with pytest.raises(DataError, match="prepared text"):
+        load_prepared_text(folder)
+
+
+@pytest.fixture
+def small_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    mini = replace(profiles.load_profile("mini"), pretrain=asdict(SMALL))
+    monkeypatch.setattr(profiles, "load_profile", lambda name: mini)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_profile")
+def test_the_command(cli: Cli, text: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("\n".join(text.sentences))
+    own = ("--corpus", "own.txt", "--split")
+    for arguments in (("a", *own), ("b", "--prepare", *own), ("c", "--prepared", "b")):
+        code, out, err = cli("pretrain", "--out", *arguments)
+        assert code == 0, err
+    assert "c: " in out
+    facts = [json.loads((tmp_path / name / "pretraining.json").read_text()) for name in ("a", "c")]
+    assert facts[0]["command"] == facts[1]["command"]
+    assert facts[0]["loss_curve"] == facts[1]["loss_curve"]
+    assert hash_model(tmp_path / "a") == hash_model(tmp_path / "c")
+    assert not list(tmp_path.glob("*-unfinished"))
+    refused = {
+        ("--prepared", "b", "--split"): "text is prepared",
+        ("--prepared", "b", "--hidden", "12"): "hidden 16, not 12",
+        ("--prepared", "a"): "not a prepared text",
+        ("--prepared", "b", "--prepare"): "prepared already",
+    }
+    for options, message in refused.items():
+        code, _, err = cli("pretrain", "--out", "d", *options)
+        assert (code, message in err) == (2, True), err
+
+
+@pytest.mark.parametrize("option", [("--prepare",), ("--prepared", "b")])
+def test_a_finished_model_s_head_takes_none(cli: Cli, option: tuple[str, ...]) -> None:
+    code, _, err = cli("pretrain", "--profile", "minilm-mlm", "--out", "new", *option)
+    assert (code, option[0] in err) == (2, True), err
+
+
+def test_a_large_vocabulary_keeps_its_ids(text: Corpus, tmp_path: Path) -> None:
+    small, many = prepare_text(text, **SIZES, split=True), 70_000
+    embeddings = np.zeros((many, 16), dtype=np.float32)
+    small.tokenizer.add_tokens([f"w{i}" for i in range(many - len(small.tokenizer))])
+    wide = replace(small, rows=[[2, many - 1, 3]], embeddings=embeddings)
+    save_prepared_text(wide, tmp_path / "wide")
+    assert load_file(tmp_path / "wide" / "rows.safetensors")["ids"].tolist() == [2, many - 1, 3]
