@@ -32,9 +32,7 @@ class RecordInterval:
 
     Args:
         scores: By task, "avg" the last.
-        intervals: Percentile intervals of the item bootstrap for this checkpoint, Wilson's of a task's
-        accuracy;
-            None without draws.
+        intervals: Percentile intervals of the item bootstrap for this checkpoint, Wilson's of an accuracy.
     """
 
     profile: str
@@ -50,8 +48,8 @@ class MethodInterval:
     """The suite average of one method over its seeds, in the metric's unit.
 
     Args:
-        sd: Standard deviation (divisor n - 1), None for fewer than two seeds.
-        interval: Student's interval of the mean, for further seeds; None for fewer than two, or equal scores.
+        sd: Standard deviation (divisor n - 1) of at least two seeds.
+        interval: Student's interval of the mean, for further seeds, if the scores vary.
         iqm: Interquartile mean over seeds and tasks, descriptive.
     """
 
@@ -73,7 +71,7 @@ def compute_record_intervals(
 ) -> Iterator[RecordInterval]:
     """Yield finished runs with their intervals, by suite and version of the data.
 
-    Runs without their predictions come first, without intervals. ``draw`` returns the scores of runs on the
+    Runs that lack predictions come first. ``draw`` returns the scores of runs on the
     same tasks in draws of items. ``say`` gets a line for each suite without items, or without rescored
     scores.
 
@@ -124,7 +122,7 @@ def compute_method_intervals(runs: Sequence[CampaignRun], level: float) -> list[
 
     Raises:
         NotComparableError: a method's runs under several specifications.
-        DataError: a record without a score.
+        DataError: a record that lacks a score.
     """
     places = group_by(
         sort_runs_by_seed(runs), lambda run: (run.record.profile, run.record.suite, run.record.method)

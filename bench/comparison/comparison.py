@@ -37,11 +37,9 @@ class Comparison:
         level: Confidence level of the intervals; one minus it is the verdict's error rate.
         means: By task, "avg" the last: mean of the first and of the second.
         findings: The difference of the average: the first is the verdict's, the others speak for less.
-        corrected_tasks: Each task after Benjamini and Hochberg's correction: by the test over seeds,
-        otherwise
-            by the items; empty for one task.
-        seed_level: None if a side is one checkpoint, or neither has seeds.
-        item_level: None if not asked for, or for ``item_reason``.
+        corrected_tasks: Several tasks after Benjamini and Hochberg's correction, of seeds or else of items.
+        seed_level: Of methods with seeds.
+        item_level: If asked for, unless ``item_reason`` prevents it.
         limits: What else differs, in sentences.
         notes: Notes of the records, for every output.
     """
@@ -114,6 +112,7 @@ def compare(
     findings = collect_findings(seeds, items, level, scope)
     if not findings:
         raise _no_finding_error(a, b, seeds, scope, reason, where)
+    notes = dict.fromkeys(note for run in (*a.runs, *b.runs) for note in run.record.notes)
     return Comparison(
         profile=profile,
         suite=suite,
@@ -130,7 +129,7 @@ def compare(
         asked=asked,
         answers=answer_questions(asked, findings[0], seeds),
         limits=tuple(describe_confounders(a, b)),
-        notes=tuple(dict.fromkeys(note for run in (*a.runs, *b.runs) for note in run.record.notes)),
+        notes=tuple(notes),
     )
 
 
@@ -147,7 +146,8 @@ def correct_comparisons(
     count = len(comparisons)
     if count < 2:
         return list(comparisons)
-    findings = [[head] for head in correct_findings([c.headline for c in comparisons], family, method)]
+    heads = correct_findings([c.headline for c in comparisons], family, method)
+    findings = [[head] for head in heads]
     scopes: tuple[Scope, ...] = ("both", "seeds")
     for scope in scopes:
         corrected = correct_findings([c.find(scope) or c.headline for c in comparisons], family, method)
@@ -164,7 +164,7 @@ def correct_comparisons(
 def _compare_items(
     a: Group, b: Group, names: Sequence[str], level: float, draw: DrawItems | None, *, paired: bool
 ) -> tuple[ItemLevel | None, str | None]:
-    """Return the items' level, or the reason that there is none."""
+    """Return the items' level, or the obstacle."""
     if draw is None:
         return None, None
     try:
@@ -178,8 +178,8 @@ def _compare_items(
 def _check_common_tasks(a: Group, b: Group, where: str) -> tuple[str, ...]:
     """Return the tasks of all runs; raise NotComparableError for different data."""
     records = [run.record for group in (a, b) for run in group.runs]
-    data = {tuple(sorted((task, facts["sha256"]) for task, facts in r.tasks.items())) for r in records}
-    if len(data) > 1:
+    data = [{task: facts["sha256"] for task, facts in record.tasks.items()} for record in records]
+    if any(hashes != data[0] for hashes in data):
         raise NotComparableError(
             f"{a.label} and {b.label} were measured on different versions of the data", where=where
         )

@@ -24,7 +24,7 @@ _MOST = 6  # differing options that a sentence names
 def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
     """Return (training text's sha256, batch size) of a run's stages, which with the seed order its sentences.
 
-    Empty for a run without training, and for stages of several batch sizes.
+    Empty for an untrained run, and for stages of several batch sizes.
     """
     sizes = {size for name, size in record.options.items() if name.split(".")[-1] == "batch_size"}
     if len(sizes) != 1 or "corpus" not in record.training:
@@ -36,10 +36,9 @@ def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
 
 
 def describe_pairing(a: Group, b: Group) -> str | None:
-    """Say what pairs the runs of a seed: common stages, data order or specification; None if nothing.
+    """Describe what pairs the runs of a seed: common stages, a data order or a specification.
 
-    Both sides need the same seeds. A stage that runs of several seeds share makes no pairs, as it does not
-    vary with the seed. No score is read.
+    Both sides need the same seeds. A stage makes pairs only if it varies with the seed. Scores are ignored.
     """
     if not a.seeds or a.seeds != b.seeds:
         return None
@@ -59,7 +58,7 @@ def describe_pairing(a: Group, b: Group) -> str | None:
 
 
 def describe_confounders(a: Group, b: Group) -> list[str]:
-    """Say in sentences which runs failed, and what else differs between the sides."""
+    """Describe failed runs and other differences between the sides, in sentences."""
     sentences = [
         *_describe_failed_runs(a, b),
         *_describe_supervision(a, b),
@@ -68,8 +67,7 @@ def describe_confounders(a: Group, b: Group) -> list[str]:
         *_describe_difference("profile", a, b, lambda record: record.profile),
         *_describe_difference("training sentences seen by a run", a, b, _format_sentences_seen),
     ]
-    sides = ([run.record for run in group.runs] for group in (a, b))
-    machines = []
+    sides, machines = ([run.record for run in a.runs], [run.record for run in b.runs]), []
     for name, first, second in machine_differences(*sides):
         machines.append(f"{name} {' and '.join(first)} against {' and '.join(second)}")
     if machines:

@@ -15,7 +15,7 @@ class Design:
 
     Args:
         test: The test; "student" if a side has no seeds.
-        pairs: What pairs the runs of a seed, from the records; None if nothing.
+        pairs: What pairs the runs of a seed, from the records.
         left_out: Seeds of the first and of the second without a partner.
         too_few: Seeds in common that are pairs, but too few for a paired test; otherwise 0.
     """
@@ -37,7 +37,7 @@ def choose_comparison_design(
 ) -> tuple[Group, Group, Design]:
     """Choose the test over seeds, and the runs of both sides that it uses, by ``bench.stats.seed_design``.
 
-    No score is read.
+    Scores are ignored.
 
     Raises:
         InputError: an impossible test for these seeds, as ``choose_design``.

@@ -69,7 +69,7 @@ def find_seed_coverage(
 
 
 def _order_unequal_sides(x: Sequence[float], y: Sequence[float]) -> tuple[int, int] | None:
-    """Return the seeds of the side that spreads more, and the other's; None for similar spreads."""
+    """Return the seeds of a side that spreads much more, and the other's."""
     (wide, n_wide), (narrow, n) = sorted(((stdev(side), len(side)) for side in (x, y)), reverse=True)
     return (n_wide, n) if wide >= UNEQUAL * narrow else None
 
@@ -89,9 +89,9 @@ class SeedPairs:
 
     Args:
         n: Pairs.
-        correlation: Of the pairs' scores; None for two pairs, and for a constant side.
+        correlation: Of the pairs' scores, if defined.
         unpaired: Welch's test of the same runs, which ignores the pairs.
-        gain: The width of its interval divided by that of the paired one; None for constant differences.
+        gain: The width of its interval divided by that of the paired one, if that is above 0.
     """
 
     n: int
@@ -104,8 +104,8 @@ class SeedPairs:
 class OutlyingSeeds:
     """Seeds of both sides, and pairs, far from the others; see ``bench.stats.robustness.find_outliers``.
 
-    ``coverage`` is that of the interval if each run of a side collapses with probability 10%; None without
-    outlying seeds.
+    With outlying seeds, ``coverage`` is that of the interval if each run of a side collapses with probability
+    10%.
     """
 
     first: tuple[int, ...]
@@ -121,12 +121,9 @@ class SeedLevel:
     Args:
         design: The test and its reason.
         tasks: By task, "avg" the last: the t test of the design; its interval also complements an exact test.
-        exact: The exact test: sign flips of pairs, and against a deterministic side; otherwise the
-        permutation
-            of the runs. Empty with more than 40 seeds.
-        pairs: None for unpaired seeds.
-        coverage: The measured coverage of the interval.
-        unequal: The measured size of the permutation of runs for sides with such unequal spreads; None for
+        exact: Of up to 40 seeds: sign flips of pairs and against a deterministic side, otherwise the
+        permutation. pairs: None for unpaired seeds. coverage: The measured coverage of the interval. unequal:
+        The measured size of the permutation of runs for sides with such unequal spreads; None for
             others, and for pairs.
         superiority: P(A > B) of the average, with its interval.
         hedges_g: Effect size of the average, if defined.
@@ -188,7 +185,7 @@ def compare_over_seeds(a: Group, b: Group, design: Design, tasks: Sequence[str],
 
 
 def _run_exact_test(design: Design, x: Sequence[float], y: Sequence[float]) -> ExactTest | None:
-    """Flip signs of pairs and against a fixed score, otherwise permute runs; None for too many seeds."""
+    """Flip signs of pairs and against a fixed score, otherwise permute runs, of up to 40 seeds."""
     if design.test == "student":
         n = max(len(x), len(y))
         x, y = (list(side) * (n // len(side)) for side in (x, y))
@@ -246,9 +243,7 @@ class ItemLevel:
         corrected: By task, if there are several: the same at the level that agrees with its p after Benjamini
             and Hochberg's correction over the tasks.
         checkpoints: Pairs of one seed, or each run with the one run of the other side.
-        components: Seeds and items together; None if a side is a checkpoint of a method with seeds, or
-        neither
-            has seeds.
+        components: Seeds and items together, of methods with seeds.
         coverage: The measured coverage of its interval.
         rescored: True if all scores were computed again from predictions and data.
     """

@@ -47,12 +47,12 @@ class ComparisonFinding:
 
     Args:
         speaks_for: Further "seeds", further "items", or "both".
-        low: Lower end of the test's interval, or for an exact test of that of the t test of the same design.
+        low: Lower end of the interval, for an exact test of the t test of the same design.
         high: Upper end.
-        df: Degrees of freedom; None if nothing varies, and for items.
+        df: Degrees of freedom, if seeds vary.
         minimum_p: The smallest attainable p.
         level: Confidence level of the interval; one minus it is the verdict's error rate.
-        exact_minimum: The smallest attainable p of an exact test with as many seeds; None without one.
+        exact_minimum: The smallest attainable p of an exact test with as many seeds, if any.
         coverage: The measured coverage of the interval, if any.
         also: (error, df) of another interval that has to hold at any level, see ``ComponentsDifference``.
         corrected: After correction for several comparisons, if any.
@@ -94,7 +94,7 @@ class ComparisonFinding:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval that agrees with the p; None if nothing varies, or if they disagree."""
+        """The interval, if it agrees with the p."""
         if self.corrected:
             return self.corrected.interval
         if self.df is None and self.speaks_for != "items":
@@ -103,14 +103,14 @@ class ComparisonFinding:
 
     @property
     def possible(self) -> tuple[float, float] | None:
-        """Differences that the data cannot rule out at the level of the interval; None if no seed varies."""
+        """Differences that the data cannot rule out at the level of the interval, if seeds vary."""
         if self.minimum_p > 0 and self.test not in EXACT and self.speaks_for != "items":
             return None  # only items may vary
         return self.interval or compute_interval(self.as_estimate(), self.final_level)
 
     @property
     def unjudged(self) -> str | None:
-        """The reason not to judge equality and claims, if any."""
+        """The obstacle to judging equality and claims, if any."""
         if self.possible is None:
             return "nothing varies over seeds"
         return "the test can show no difference with so few seeds" if self.verdict == "cannot show" else None
@@ -126,7 +126,7 @@ class ComparisonFinding:
 def collect_findings(
     seeds: SeedLevel | None, items: ItemLevel | None, level: float, scope: Scope | None
 ) -> tuple[ComparisonFinding, ...]:
-    """Return the findings of the average, that of the scope first, by default of both; () without that one.
+    """Return the findings of the average if there is one of the scope (default: both), the first.
 
     An exact test speaks for seeds, so it comes first by default.
     """
@@ -207,7 +207,7 @@ def _build_corrected(
 
 
 def compute_interval(estimate: DifferenceEstimate, level: float) -> tuple[float, float] | None:
-    """Return the ends of a t interval at a level; None if nothing varies."""
+    """Return the ends of a t interval at a level, if its error is above 0."""
     if estimate.error == 0:
         return None
     half = estimate.half((1 + level) / 2)
@@ -217,5 +217,5 @@ def compute_interval(estimate: DifferenceEstimate, level: float) -> tuple[float,
 def select_consistent_interval(
     ends: tuple[float, float], p: float, alpha: float
 ) -> tuple[float, float] | None:
-    """Return the ends if they exclude 0 exactly if p is at most alpha, otherwise None."""
+    """Return the ends if they exclude 0 exactly if p is at most alpha."""
     return ends if (ends[0] > 0 or ends[1] < 0) == (p <= alpha) else None

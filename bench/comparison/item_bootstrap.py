@@ -66,7 +66,7 @@ class RefusedError(BenchError):
 class RunDraws:
     """A run's (draws, tasks) scores in draws of items, and its tasks by name.
 
-    ``tasks`` is None without data or predictions: then the scores are those of the stored draws, unchecked.
+    Without data or predictions ``tasks`` is None; the scores are then those of the stored draws, unchecked.
     """
 
     values: Draws
@@ -255,7 +255,7 @@ def _observed_scores(record: RunRecord) -> dict[str, float]:
 
 
 def _write_draws(run: CampaignRun, computed: Draws, seed: int, say: Say) -> None:
-    """Store draws atomically; without write access, the next command computes them again."""
+    """Store draws atomically; a failure only costs time later."""
     path = draws_path(run, len(computed), seed)
     facts = _describe_draws(run, len(computed), seed)
     facts["sha256"] = hashlib.sha256(computed.tobytes()).hexdigest()

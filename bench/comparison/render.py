@@ -286,7 +286,12 @@ def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
     if level.pairs:
         pairs, d = level.pairs, level.pairs.unpaired
         r = "" if pairs.correlation is None else f" with a correlation of {pairs.correlation:+.2f}"
-        wide = "" if pairs.gain is None else f", {_format_width_ratio(pairs.gain)}"
+        wide = ""
+        if pairs.gain is not None:
+            is_wider = pairs.gain >= 1
+            wide = (
+                f", {pairs.gain:.1f} times as wide" if is_wider else f", {1 / pairs.gain:.1f} times narrower"
+            )
         lines.append(
             f"Pairs: {pairs.n}{r}. Welch's interval, which ignores them, is "
             f"{format_difference_interval(d.low, d.high)}{wide}."
@@ -312,10 +317,6 @@ def _name_seeds(c: Comparison, first: Sequence[int], second: Sequence[int]) -> l
     """Name the seeds of each side that has some."""
     sides = ((c.first, first), (c.second, second))
     return [f"{format_seeds(seeds)} of {name}" for name, seeds in sides if seeds]
-
-
-def _format_width_ratio(gain: float) -> str:
-    return f"{gain:.1f} times as wide" if gain >= 1 else f"{1 / gain:.1f} times narrower"
 
 
 def _explain_design(design: Design) -> str:

@@ -105,7 +105,7 @@ class Group:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of the runs; () for a deterministic method."""
+        """Seeds of the runs, if any."""
         return tuple(run.record.seed for run in self.runs if run.record.seed is not None)
 
     @property
@@ -156,7 +156,8 @@ def _resolve_side(
         if text.endswith(".json") or os.sep in text:
             raise InputError(f"there is no record or folder '{text}'", where=where)
         raise unknown_name("method", text, names, where=where)
-    of_method = [run for run in load_runs() if run.record.method == (name if single else text)]
+    method = name if single else text
+    of_method = [run for run in load_runs() if run.record.method == method]
     finished = _select_by_status(of_method, "ok")
     if not single:
         return Side(text, finished, failed=_select_by_status(of_method, "failed"))
@@ -208,7 +209,7 @@ def match_sides(
     Two profiles are paired too if a side is a path and each has only one. ``profile`` and ``suite`` filter.
 
     Raises:
-        InputError: nothing in common, or the same runs on both sides.
+        InputError: sides without a common suite, or with common runs.
         NotComparableError: a method's runs under several specifications.
     """
     first, second = (_filter_runs(side, profile, suite).by_method for side in (a, b))
@@ -295,7 +296,7 @@ def choose_runs(a: Group, b: Group, seed: int | None, where: str) -> tuple[Campa
     """Choose one run per side: of a seed, of the lowest common seed, or the only run of each.
 
     Raises:
-        InputError: a side without a run of that seed, or no common seed.
+        InputError: a missing seed.
     """
     seeded = [set(group.seeds) for group in (a, b) if group.seeds]
     common = set.intersection(*seeded) if seeded and seed is None else {seed}

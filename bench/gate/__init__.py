@@ -1,1 +1,1 @@
-"""New records against a reference, from records alone."""
+"""Verdicts on new records against a reference."""

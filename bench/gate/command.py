@@ -208,7 +208,8 @@ def _judge_records(
         for line in rescored.unasked:
             click.echo(f"warning: {line}", err=True)
         if options["methods"] is not None:
-            new = [record for record in new if record.method in {r.method for r in then}]
+            methods = {record.method for record in then}
+            new = [record for record in new if record.method in methods]
         present = {record.method for record in new}
         then = [record for record in then if record.method in present or not has_encoder(reference, record)]
         first = rescore_records(reference, then, data)

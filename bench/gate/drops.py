@@ -30,7 +30,7 @@ class Sides:
     Args:
         then: The compared records of the reference.
         now: The compared new ones.
-        test: "paired t", "Welch", or None if a side has a single run.
+        test: "paired t" or "Welch"; None for a single run.
         reference: All of the reference's; their spread over seeds sets the limit.
         new: All of the new ones.
         same_machine: True if all have equal versions, settings and hardware.
@@ -97,11 +97,10 @@ def choose_seed_design(
     One or two common seeds are enough if a side has no others: a gate may repeat only some seeds of its
     reference. ``pairs`` is False for means over cells whose runs are no pairs.
     """
-    first, second = (
-        [record.seed for record in sort_records_by_seed(side) if record.seed is not None]
-        for side in (then, now)
-    )
-    return choose_design(first, second, pairs=pairs, pair_subset=True)
+    seeds = []
+    for side in (then, now):
+        seeds.append([seed for seed in list_record_seeds(side) if seed is not None])
+    return choose_design(*seeds, pairs=pairs, pair_subset=True)
 
 
 def name_test(design: SeedDesign) -> str:
@@ -141,7 +140,8 @@ def measure_drops(sides: Sides, level: float) -> dict[str, Drop]:
     tasks = [s.task for s in sides.then[0].scores if (s.subset, s.metric) == (ALL, metric)]
     drops = {}
     for task in sorted(tasks, key=lambda task: task == AVERAGE):
-        was, is_now = ([_require_score(record, task) for record in side] for side in (sides.then, sides.now))
+        was = [_require_score(record, task) for record in sides.then]
+        is_now = [_require_score(record, task) for record in sides.now]
         drop = Drop(fmean(was), fmean(is_now))
         if sides.test is not None:
             test = pair_test(was, is_now, paired=sides.test == PAIRED, level=level)
@@ -158,11 +158,11 @@ def measure_drops(sides: Sides, level: float) -> dict[str, Drop]:
 
 
 def compute_drop_limit(sides: Sides, level: float) -> float | None:
-    """Return the drop of the average beyond which the reference's own spread over seeds does not explain it.
+    """Return the largest drop of the average that the reference's own spread over seeds explains.
 
-    t s sqrt(1 / n_then + 1 / n_now), with s and its degrees of freedom from the reference alone: new runs of
-    the same method, correlated or not, exceed it by chance in at most (1 - level) / 2. A break that spreads
-    widely over the seeds cannot hide in its own spread.
+    t s sqrt(1 / n_then + 1 / n_now), with s and its degrees of freedom from the reference. New runs of the
+    same method exceed it by chance in at most (1 - level) / 2, for any correlation. The spread of a break
+    over the seeds cannot hide it.
 
     Returns:
         The limit, 0 if the reference's seeds agree; None for a reference with a single run.
@@ -186,11 +186,11 @@ def average_cells(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
     """Return the average over seeded cells, equal ones among them, as a cell of its own.
 
     Each of its runs is the mean of the cells' runs of one seed, so that the spread over seeds is that of the
-    mean. A cell with a single seed on a side has no spread and does not count.
+    mean. A cell needs two seeds per side to count.
 
     Returns:
         Its key, ("", "average of 3 cells", ""), and its runs of the common seeds; None for fewer than two
-        cells, for fewer than two such seeds on a side, and if only some cells are pairs.
+        cells or common seeds, and if only some cells are pairs.
     """
     seeded = []
     for sides in cells.values():

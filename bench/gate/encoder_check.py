@@ -81,8 +81,7 @@ def judge_encoder(
         execute: Runs a plan.
 
     Returns:
-        The gate, the campaign of the new records, and these; none for a changed specification without
-        ``update``.
+        The gate, the campaign of the new records, and these.
 
     Raises:
         InputError: an invalid name or encoder, or a reference without its records.
@@ -118,7 +117,7 @@ def parse_encoder_request(text: str, name: str) -> MethodRequest:
     ``bench export`` is ``exported:``, any other ``hf:``; a file has word vectors.
 
     Raises:
-        InputError: an invalid or registered name, no encoder, or a method with seeds.
+        InputError: an invalid or registered name, an unknown encoder, or a method with seeds.
     """
     if not METHOD_NAME.fullmatch(name):
         raise InputError(f"{name!a} is not a name", where="--name", expected="letters, digits, _ . + -")

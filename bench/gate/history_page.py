@@ -116,31 +116,21 @@ def name_commit(build: Build) -> str:
 def list_builds(history: History) -> Grid:
     """Return the table of the builds."""
     header = ("build", "commit", "bench", "verdict", "cells", "failed", "unclear", "file")
-    rows = tuple(
-        (
-            name_build(build, by_date=history.by_date),
-            name_commit(build),
-            printable(build.bench) or DASH,
-            VERDICTS[build.exit_code],
-            str(len(build.cells)),
-            _count_failed(build),
-            str(sum(cell.status is Status.UNCLEAR for cell in build.cells)),
-            printable(build.file),
-        )
-        for build in history.builds
-    )
+    rows = []
+    for build in history.builds:
+        name, version = name_build(build, by_date=history.by_date), printable(build.bench) or DASH
+        statuses = [cell.status for cell in build.cells]
+        failed = str(sum(status in (*BAD, Status.DIFFERENT) for status in statuses))
+        if build.overall is not None and build.overall.status in BAD:
+            failed += " + average"
+        counts = (str(len(statuses)), failed, str(statuses.count(Status.UNCLEAR)))
+        facts = (name, name_commit(build), version, VERDICTS[build.exit_code])
+        rows.append((*facts, *counts, printable(build.file)))
     order = "In the order of their dates (UTC)."
     if not history.by_date:
         without = sum(build.date is None for build in history.builds)
         order = f"In the order of file names: {without} of {len(history.builds)} have no date."
-    return Grid("Builds", header, rows, (order,))
-
-
-def _count_failed(build: Build) -> str:
-    """Count the failed cells, and name a failed average over them."""
-    count = sum(cell.status in (*BAD, Status.DIFFERENT) for cell in build.cells)
-    has_failed = build.overall is not None and build.overall.status in BAD
-    return f"{count} + average" if has_failed else str(count)
+    return Grid("Builds", header, tuple(rows), (order,))
 
 
 def build_cell_grid(line: CellHistory, history: History) -> Grid:
@@ -189,27 +179,17 @@ def format_history_csv(lines: Sequence[CellHistory]) -> str:
 
 def format_history_json(history: History, lines: Sequence[CellHistory]) -> str:
     """Format cells and builds, in the metric's unit at full precision; text as ASCII."""
-    builds = [
-        {
-            "build": build.file,
-            "date": None if build.date is None else build.date.isoformat(),
-            "commit": build.commit,
-            "bench": build.bench,
-            "exit_code": build.exit_code,
-            "sentence": build.sentence,
-            "tolerance": build.tolerance,
-            "strict": build.strict,
-        }
-        for build in history.builds
-    ]
-    cells = [
-        {
-            **dict(zip(("profile", "method", "suite"), line.key, strict=True)),
-            "average": line.key == AVERAGE_KEY,
-            "builds": [_collect_cell_facts(point) for point in line.points],
-        }
-        for line in lines
-    ]
+    names = ("commit", "bench", "exit_code", "sentence", "tolerance", "strict")
+    builds: list[dict[str, Any]] = []
+    for build in history.builds:
+        date = None if build.date is None else build.date.isoformat()
+        facts = {name: getattr(build, name) for name in names}
+        builds.append({"build": build.file, "date": date, **facts})
+    cells: list[dict[str, Any]] = []
+    for line in lines:
+        key = dict(zip(("profile", "method", "suite"), line.key, strict=True))
+        points = [_collect_cell_facts(point) for point in line.points]
+        cells.append({**key, "average": line.key == AVERAGE_KEY, "builds": points})
     data = {"ordered_by": "date" if history.by_date else "file name", "builds": builds, "cells": cells}
     return json.dumps(data, indent=2, allow_nan=False) + "\n"
 

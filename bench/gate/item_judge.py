@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from bench.comparison.item_bootstrap import list_task_names
 from bench.errors import DataError
 from bench.gate.divergence import CLOSE, REPEATS, have_same_versions
 from bench.gate.drops import cell_key
 from bench.gate.judge import correct_drops
 from bench.gate.verdict import AVERAGE, POWER, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
 from bench.records.fingerprint import BREAKING, GATED, find_fact_differences, machine_facts, machine_warnings
-from bench.records.record import ALL, RunRecord
+from bench.records.record import RunRecord
 from bench.stats.pair_test import ITEMS, pair_test
 
 COMPARED = tuple(fact for fact in GATED if fact.name != "weights")
@@ -76,9 +77,8 @@ def judge_items(
     """Judge an encoder on the items of each suite.
 
     A suite regresses if its average falls by more than the tolerance and the interval of the drop, from
-    common draws of items, is above 0; a rise likewise improves it. The verdict holds for this encoder and the
-    reference's, on further items like these, not for another training run. Without draws the tolerance
-    decides.
+    common draws of items, is above 0; a rise likewise improves it. The verdict holds for these two encoders
+    on further items like these. Without draws the tolerance decides.
 
     Args:
         pairs: The suites.
@@ -105,8 +105,9 @@ def judge_items(
     correct_drops(drops, counted)
     for pair in tested:
         done[pair.key] = _decide_verdict(pair, drops[pair.key], each, tolerance, strict)
-    finished = [(pair.then, pair.now) for pair in pairs if pair.now is not None and pair.now.status == "ok"]
-    warnings = machine_warnings([then for then, _ in finished], [now for _, now in finished])
+    finished = [pair for pair in pairs if pair.now is not None and pair.now.status == "ok"]
+    now = [pair.now for pair in finished if pair.now is not None]
+    warnings = machine_warnings([pair.then for pair in finished], now)
     cells = tuple(done[key] for key in sorted(done))
     return Gate(cells, tolerance, level, counted, warnings=warnings, strict=strict)
 
@@ -139,7 +140,7 @@ def _check_draws(draws: tuple[ArrayLike, ArrayLike]) -> tuple[Draws, Draws]:
 
 
 def _judge_without_statistics(pair: ItemPair) -> CellVerdict | None:
-    """Return a verdict that needs no statistics, if any."""
+    """Return a verdict that precedes statistics, if any."""
     then, now = pair.then, pair.now
     if now is None:
         return _build_verdict(pair, Status.MISSING, reasons=("there is no record of it",))
@@ -151,7 +152,7 @@ def _judge_without_statistics(pair: ItemPair) -> CellVerdict | None:
     has_same_bytes = (then.scores, then.predictions) == (now.scores, now.predictions)
     if not (has_same_bytes or (pair.same_weights and not pair.same_machine and pair.is_close)):
         return None
-    drops = {task: Drop(*pair.read_scores(task)) for task in _list_tasks(then)}
+    drops = {task: Drop(*pair.read_scores(task)) for task in (*list_task_names(then), AVERAGE)}
     why = "the weights are the reference's own" if pair.same_weights else "other weights, equal similarities"
     return _build_verdict(pair, Status.EQUAL, drops=drops, reasons=(why,))
 
@@ -213,7 +214,7 @@ def _find_changed_stage(pair: ItemPair) -> str | None:
 
 def _test_drops(pair: ItemPair, level: float) -> dict[str, Drop]:
     """Return drops by task, tested if there are draws, the last of the average with its interval."""
-    names = _list_tasks(pair.then)
+    names = (*list_task_names(pair.then), AVERAGE)
     drops = {task: Drop(*pair.read_scores(task)) for task in names}
     if pair.draws is None:
         return drops
@@ -227,10 +228,3 @@ def _test_drops(pair: ItemPair, level: float) -> dict[str, Drop]:
         low, high = test.interval if task == AVERAGE and test.interval else (None, None)
         drops[task] = replace(drop, low=low, high=high, p=test.p)
     return drops
-
-
-def _list_tasks(record: RunRecord) -> list[str]:
-    """Return tasks with a score over all items, in the record's order, the average last."""
-    metric = record.metric
-    tasks = [s.task for s in record.scores if (s.subset, s.metric) == (ALL, metric)]
-    return [*(task for task in tasks if task != AVERAGE), AVERAGE]

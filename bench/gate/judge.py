@@ -50,9 +50,9 @@ def judge(
     the test of :mod:`bench.gate.drops`. For unchanged code, each of the two shows a drop by chance in at most
     (1 - level) / 2 of all gates, over all cells together (Bonferroni over those that changed at all).
 
-    A deterministic method has neither, so the tolerance decides. One pair of seeds has no interval: on equal
-    versions and hardware, where equal code gives equal bytes, the tolerance decides, elsewhere the limit too.
-    Tasks are tested as well (Holm over all of them), without effect on the verdict.
+    The tolerance alone decides for a deterministic method, and for one pair of seeds on equal versions and
+    hardware, where equal code gives equal bytes; elsewhere the limit decides too. Tasks are tested as well
+    (Holm over all of them); verdicts ignore them.
 
     If a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.divergence`),
     its verdict names the first stage, and it fails a strict gate.
@@ -101,12 +101,10 @@ def _collect_warnings(
     then: Mapping[Key, list[RunRecord]], now: Mapping[Key, list[RunRecord]]
 ) -> tuple[str, ...]:
     """Name other differences: versions and hardware of common cells, and cells of one side."""
-    common = [key for key in then if key in now]
-    warnings = machine_warnings(
-        [record for key in common for record in then[key]],
-        [record for key in common for record in _select_finished(now[key])],
-    )
-    changes: dict[str, None] = {}
+    common, changes = [key for key in then if key in now], dict[str, None]()
+    old = [record for key in common for record in then[key]]
+    new = [record for key in common for record in _select_finished(now[key])]
+    warnings = machine_warnings(old, new)
     for key in common:
         changes |= dict.fromkeys(map(str, find_fact_differences(then[key][0], now[key][0], JUDGED)))
     warnings += tuple(changes)
@@ -134,7 +132,7 @@ def _select_finished(records: Sequence[RunRecord]) -> list[RunRecord]:
 def _judge_without_statistics(
     key: Key, then: list[RunRecord], now: list[RunRecord], repeated: bool
 ) -> CellVerdict | None:
-    """Return a verdict that needs no statistics, if any."""
+    """Return a verdict that precedes statistics, if any."""
     if len(set(map(compute_family_key, then))) > 1:
         raise NotComparableError(
             f"the reference's seeds of {cell_name(key)} have different specifications",

@@ -99,8 +99,9 @@ def _choose_style(cell: CellVerdict) -> str:
 
 
 def _drop_interval(drop: Drop) -> tuple[float, float]:
-    low, high = drop.low, drop.high
-    return (drop.drop if low is None else low), (drop.drop if high is None else high)
+    if drop.low is None or drop.high is None:
+        return drop.drop, drop.drop
+    return drop.low, drop.high
 
 
 def _compute_axis_reach(gate: Gate) -> float:

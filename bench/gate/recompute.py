@@ -40,7 +40,7 @@ class RescoreOutcome:
 
 
 def rescore_records(store: ResultStore, records: Iterable[RunRecord], data: Path | None) -> RescoreOutcome:
-    """Score the stored predictions of finished records again; raise DataError for missing or wrong ones."""
+    """Score the stored predictions of finished records again; raise DataError for wrong ones."""
     wrong: dict[Key, list[tuple[RunRecord, str]]] = {}
     unasked, equal = dict[str, str](), 0
     for record in records:
@@ -84,11 +84,12 @@ def measure_similarity_changes(
 
 
 def _largest_difference(one: Mapping[str, FloatArray], other: Mapping[str, FloatArray]) -> float | None:
-    shapes = [{name: array.shape for name, array in side.items()} for side in (one, other)]
-    if shapes[0] != shapes[1]:
+    if one.keys() != other.keys():
         return None
     largest = 0.0
     for name, array in one.items():
+        if array.shape != other[name].shape:
+            return None
         largest = np.maximum(largest, np.abs(array.astype(np.float64) - other[name]).max(initial=0))
     return float(largest) if np.isfinite(largest) else None
 

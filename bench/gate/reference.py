@@ -41,10 +41,10 @@ def open_reference(text: str, scratch: Path, *, new: bool = False) -> ResultStor
     """Return the reference's store: a campaign folder, or a copy in ``scratch`` of one in a git revision.
 
     The text is a folder, ``REV`` or ``REV:FOLDER`` (below the repository's root; default results/reference).
-    A ``new`` folder need not exist. The work tree is not touched.
+    A ``new`` folder is made later. The work tree stays unchanged.
 
     Raises:
-        InputError: neither a folder nor a revision, or no such folder in it.
+        InputError: an unknown folder or revision.
         DataError: the revision's folder has a link or a name that leads out of it.
     """
     folder = Path(text)
@@ -104,7 +104,7 @@ def load_gate_records(
     ``may_lack`` leaves missing seeds to the verdict.
 
     Raises:
-        InputError: no such campaign, or an unknown method or seed.
+        InputError: an unknown campaign, method or seed.
         DataError: a damaged record.
     """
     records = store.records()
@@ -133,7 +133,7 @@ def _fail(record: RunRecord, reason: str) -> RunRecord:
 def _check_seeds(
     store: ResultStore, records: Sequence[RunRecord], selected: Sequence[RunRecord], seeds: Sequence[int]
 ) -> None:
-    """Raise InputError for a seed without a record, and for a cell without a selected seed."""
+    """Raise InputError for an unknown seed, or a cell that loses all seeds."""
     known = sorted({record.seed for record in records if record.seed is not None})
     absent = ", ".join(str(seed) for seed in seeds if seed not in known)
     remaining = set(map(cell_key, selected))
@@ -175,7 +175,7 @@ def select_repeatable_records(
     """Return the records whose cells their profiles repeat, and a line for each other method.
 
     Raises:
-        InputError: no such record.
+        InputError: all records need other models.
     """
     repeatable, others = [], dict[str, str]()
     for record in records:
@@ -204,11 +204,10 @@ def plan_reference(
     workers: int,
     plugins: tuple[Plugin, ...] = (),
 ) -> list[Plan]:
-    """Plan the cells of a reference's records again, in a folder of results; raise InputError without data.
+    """Plan the cells of a reference's records again, in a folder of results.
 
-    A record under its method's registered name has the options of its profile today, so that a changed
-    profile is noticed; any other has its own options. A model that no profile names is the one that the
-    reference keeps next to the record.
+    A record under its method's registered name has the options of its profile today, so that the gate detects
+    a changed profile; any other has its own. Its model may be one that the reference keeps.
     """
     methods: dict[RunSpec, list[MethodRequest]] = {}
     for of_cell in group_by(records, cell_key).values():
@@ -257,9 +256,9 @@ def update_reference(
     """Replace cells of a reference by new records of a source, each record atomically; return a line a cell.
 
     Raises:
-        CellFailedError: a cell failed or has no record; nothing is replaced.
-        InputError: a cell would lose seeds and get no others; nothing is replaced.
-        DataError: missing predictions; nothing is replaced.
+        CellFailedError: a failed or missing cell; the reference stays unchanged, as for all errors.
+        InputError: a cell would lose seeds.
+        DataError: missing predictions.
     """
     if broken := [cell for cell in cells if cell.status in BROKEN]:
         names = ", ".join(cell.key[1] for cell in broken)
@@ -297,7 +296,8 @@ def append_change_note(reference: ResultStore, why: str, changes: Sequence[str])
 def _describe_change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[RunRecord]) -> str:
     """Describe a cell's change, with scores over all seeds of a side; raise InputError for lost seeds."""
     name = cell_name(cell.key)
-    was, now = ([record for record in side if cell_key(record) == cell.key] for side in (old, new))
+    was = [record for record in old if cell_key(record) == cell.key]
+    now = [record for record in new if cell_key(record) == cell.key]
     if not was:
         return f"{name}: new"
     seeds = [list_record_seeds(side) for side in (was, now)]
@@ -305,8 +305,7 @@ def _describe_change(cell: CellVerdict, old: Sequence[RunRecord], new: Sequence[
     if set(seeds[1]) < set(seeds[0]):
         what = f"{name} would lose seeds {lost} of the reference"
         raise InputError(what, where="--update", expected="all seeds of a cell", hint="run them too")
-    scores = " to ".join(_format_average(side) for side in (was, now))
-    line = f"{name}: {scores}, {cell.status}"
+    line = f"{name}: {_format_average(was)} to {_format_average(now)}, {cell.status}"
     if cell.average is None and cell.reasons:
         line += f" ({'; '.join(cell.reasons)})"
     return line + (f"; seeds {lost} gave way to others" if lost else "")

@@ -1,4 +1,4 @@
-"""Encoders that a reference keeps next to their records, for the gate to compute again without training."""
+"""Encoders that a reference keeps next to their records, for the gate to compute again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def has_encoder(store: ResultStore, record: RunRecord) -> bool:
 
 
 def find_missing_encoders(store: ResultStore, records: Sequence[RunRecord]) -> list[str]:
-    """Return the trained methods of these records without an encoder in the reference."""
+    """Return the trained methods of these records whose encoder the reference lacks."""
     names = {record.method for record in store.records()}
     trained = dict.fromkeys(r.method for r in records if r.training.get("stages") and r.seed is not None)
     return [method for method in trained if method + ENDING not in names]
@@ -45,7 +45,7 @@ def export_halved(plan: Plan, job: Job, out: Path) -> None:
     """Write the encoder of a plan's finished job with weights of two bytes, as ``exported:`` reads it.
 
     Raises:
-        InputError: an encoder that cannot be exported.
+        InputError: a scorer of pairs.
     """
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
@@ -78,8 +78,8 @@ def keep_encoders(
     The plans have run and trained them.
 
     Raises:
-        InputError: a method that no plan trained, or an encoder that cannot be exported.
-        CellFailedError: an encoder without a result.
+        InputError: a method that the plans lack, or a scorer of pairs.
+        CellFailedError: a failed encoder.
     """
     for method in methods:
         plan, job = _first_job(planned, method)

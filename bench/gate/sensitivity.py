@@ -60,10 +60,8 @@ def _simulate_drops(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
     """Draw drops of unchanged new runs, and half the width of their intervals if there is a test."""
     rng, new = make_generator(_SEED, "sight"), len(sides.now)
-    then, reference = (
-        np.array([record.score(AVERAGE) for record in side], dtype=np.float64)
-        for side in (sides.then, sides.reference)
-    )
+    then = np.array([record.score(AVERAGE) for record in sides.then], dtype=np.float64)
+    reference = np.array([record.score(AVERAGE) for record in sides.reference], dtype=np.float64)
     freedom = len(reference) - 1
     sigma = reference.std(ddof=1) * np.sqrt(freedom / rng.chisquare(freedom, (_DRAWS, 1)))
     mean = reference.mean() + sigma * rng.normal(size=(_DRAWS, 1)) / math.sqrt(len(reference))

@@ -235,6 +235,10 @@ def format_gate_json(gate: Gate) -> str:
 
     ``verdicts`` has every cell and the average over them in words, ``cells`` and ``overall`` the figures.
     """
+    verdicts = []
+    for cell in gate.verdicts:
+        text = describe_cell_verdict(cell)
+        verdicts.append({"cell": cell_name(cell.key), "status": cell.status, "text": text})
     data = {
         "format": FORMAT,
         "sentence": describe_gate(gate),
@@ -249,10 +253,7 @@ def format_gate_json(gate: Gate) -> str:
         "warnings": gate.warnings,
         "cells": [_collect_facts(cell) for cell in gate.cells],
         "overall": None if gate.overall is None else _collect_facts(gate.overall),
-        "verdicts": [
-            {"cell": cell_name(cell.key), "status": cell.status, "text": describe_cell_verdict(cell)}
-            for cell in gate.verdicts
-        ],
+        "verdicts": verdicts,
     }
     return json.dumps(data, indent=2, sort_keys=True, allow_nan=False) + "\n"
 

@@ -44,14 +44,11 @@ Seeds = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Drop:
-    """How far a score fell, in the metric's unit; negative where it rose.
+    """Means of a score over the seeds of both sides, and the test of their difference, in the metric's unit.
 
-    Args:
-        reference: Mean over the reference's seeds.
-        new: Mean over the new seeds.
-        p: Two-sided p of the cell's test.
-        adjusted_p: p after correction: Bonferroni's of an average over all cells that changed, as the
-            intervals; Holm's of a task over all tasks of these cells.
+    ``low`` and ``high`` are the interval of a tested average's drop, reference - new. ``adjusted_p`` is
+    Bonferroni's of an average over all cells that changed, as the intervals, and Holm's of a task over their
+    tasks.
     """
 
     reference: float
@@ -71,7 +68,7 @@ class Drop:
         return self.drop - tolerance > ROUNDING
 
     def rose(self, tolerance: float) -> bool:
-        """True if it rose by more than the tolerance."""
+        """True if the score rose by more than the tolerance, but for rounding."""
         return -self.drop - tolerance > ROUNDING
 
 
@@ -80,23 +77,21 @@ class CellVerdict:
     """One cell: a method on a suite, over its seeds.
 
     Args:
-        key: Profile, method, suite.
         status: "equal" (to the last bit, or as close as another CPU comes), "ok", "improved", "new" (an
-            encoder that the reference is about to get), "unclear" (fell by more than the tolerance, but not
-            shown to), "changed" (other numbers where equal ones were due), "regression", "failed", "missing"
-            or "different" (not comparable).
-        seeds: The reference's; of a drop those that it is over.
-        new_seeds: The new ones that finished; of a drop as above.
-        drops: By task, "avg" the last; empty where nothing was compared.
-        test: "paired t" or "Welch"; None where a side has a single run, and where nothing was compared.
-        limit: The drop beyond which the reference's own spread over seeds doesn't explain it; None without
-            such a spread.
-        reasons: Why it is what it is, in words.
-        question: What the verdict answers.
-        stage: The first stage whose numbers differ where they were due to be equal: "training of sub1",
-            "similarities", "scores"; None where none does, or where nothing is due to be equal.
+        encoder
+            for the reference), "unclear" (an insignificant drop above the tolerance), "changed" (other
+            numbers where equal ones were due), "regression", "failed", "missing" or "different"
+            (incomparable).
+        seeds: Compared seeds of the reference.
+        new_seeds: Compared new seeds.
+        drops: By task, "avg" the last.
+        test: "paired t" or "Welch", if tested.
+        limit: The largest drop that the reference's own spread over seeds explains, if known.
+        reasons: In words.
+        stage: The first stage with other numbers than due: "training of sub1", "similarities", "scores".
         sees: The smallest true drop of the average that would fail with a chance of ``POWER``, in the
-            metric's unit; None where that can't be said.
+        metric's
+            unit, if known.
     """
 
     key: Key
@@ -113,12 +108,12 @@ class CellVerdict:
 
     @property
     def average(self) -> Drop | None:
-        """The drop that the verdict rests on."""
+        """The drop of the average."""
         return self.drops.get(AVERAGE)
 
     @property
     def error_term(self) -> str:
-        """The test with its seeds; "" where there is none."""
+        """The test with its seeds, if any."""
         if self.test is None:
             return ""
         if self.question is Question.ITEMS:
@@ -141,16 +136,14 @@ class Gate:
 
     Args:
         cells: In the order of profile, method and suite.
-        tolerance: What a cell's average may fall by in any case, in the metric's unit.
-        tested: Cells with a test or a limit; those of each have the level 1 - (1 - level) / tested.
-        repeated: The new records repeat the reference's specification.
-        warnings: What else differs: versions, machine, cells that the reference hasn't.
-        strict: Numbers that changed where equal ones were due fail.
-        overall: The average over all cells that were trained again, as one more cell; None where fewer than
-            two were tested. Its seeds are those that all of them have.
-        build: What was checked, for the history: "date", "bench", "commit", where known.
-        rescored: Records of the reference whose scores were computed again from their predictions, and are
-            the same.
+        tolerance: Accepted drop of a cell's average, in the metric's unit.
+        tested: Cells with a test or a limit, each at the level 1 - (1 - level) / tested.
+        repeated: True if the new records repeat the reference's specification.
+        warnings: Other differences: versions, machine, additional cells.
+        strict: True if other numbers than due fail.
+        overall: The average over at least two cells that were trained again, of their common seeds.
+        build: Known "date", "bench" and "commit", for the history.
+        rescored: Records of the reference with the same scores from their predictions.
     """
 
     cells: tuple[CellVerdict, ...]
@@ -166,11 +159,11 @@ class Gate:
 
     @property
     def verdicts(self) -> tuple[CellVerdict, ...]:
-        """The cells, and the average over them where there is one."""
+        """The cells, and the average over them, if any."""
         return self.cells if self.overall is None else (*self.cells, self.overall)
 
     def having(self, *statuses: Status) -> tuple[CellVerdict, ...]:
-        """The verdicts of these statuses."""
+        """Return the verdicts of these statuses."""
         return tuple(cell for cell in self.verdicts if cell.status in statuses)
 
     @property
@@ -182,7 +175,7 @@ class Gate:
 
 
 def cell_name(key: Key) -> str:
-    """For messages."""
+    """Name a cell in messages."""
     profile, method, suite = key
     if not profile:  # the average over cells
         return method

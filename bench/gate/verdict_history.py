@@ -83,7 +83,7 @@ class GatePoint:
 
     @property
     def allowed(self) -> float | None:
-        """The drop above which the gate fails; None without scores.
+        """The drop above which the gate fails, if there are scores.
 
         It is the tolerance, or more if seeds or items must show it: by an interval above 0, or by the limit
         of the reference's own spread, whichever is smaller.
@@ -97,7 +97,7 @@ class GatePoint:
 
     @property
     def below(self) -> float | None:
-        """The score below which the gate fails; None without scores."""
+        """The score below which the gate fails, if there are scores."""
         average, allowed = self.cell.average, self.allowed
         return None if average is None or allowed is None else average.reference - allowed
 
@@ -117,7 +117,7 @@ class CellHistory:
 
 @dataclass(frozen=True)
 class History:
-    """The verdicts of a folder, the oldest first; in the order of file names if one has no date."""
+    """The verdicts of a folder by date; by file name if a date is missing."""
 
     builds: tuple[Build, ...]
     by_date: bool

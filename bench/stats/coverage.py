@@ -27,9 +27,9 @@ class CoverageRow:
         design: Distribution of the scores, such as "normal" or "collapse".
         n_a: Seeds of a, or pairs.
         n_b: Seeds of b; 1 for the one score of a deterministic method.
-        correlation: Of the pairs; None for independent sides.
+        correlation: Of the pairs, if any.
         target: Population of the statement, such as "further seeds".
-        nominal: Level of an interval, or error rate of a test; None for a rule that claims neither.
+        nominal: Level of an interval, or error rate of a test, if claimed.
         measured: Share of simulations whose interval held the true value, or whose test was wrong.
         simulations: Their number.
     """
@@ -48,7 +48,7 @@ class CoverageRow:
 
     @property
     def keeps(self) -> bool | None:
-        """True if the procedure is at most 2 points worse than nominal; None for a rule without a level.
+        """True if the procedure is at most 2 points worse than nominal, if it has a level.
 
         A wider interval and a test that is wrong more seldom count as kept: they err on the safe side.
         """
@@ -59,7 +59,7 @@ class CoverageRow:
 
     @property
     def exact(self) -> bool | None:
-        """True if the measured rate is within 2 points of nominal; None for a rule without a level."""
+        """True if the measured rate is within 2 points of nominal, if there is one."""
         return None if self.nominal is None else abs(self.measured - self.nominal) <= TOLERANCE
 
 

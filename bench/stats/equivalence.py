@@ -73,11 +73,10 @@ class DifferenceEstimate:
 
     def below(self, value: float) -> float:
         """Return the p of the one-sided test that the true difference is below a value."""
-        distance = self.difference - value
-        return max(
-            float(stats.t.cdf(distance / error, df)) if error else float(distance >= 0)
-            for error, df in self._errors
-        )
+        distance, p = self.difference - value, 0.0
+        for error, df in self._errors:
+            p = max(p, float(stats.t.cdf(distance / error, df)) if error else float(distance >= 0))
+        return p
 
     def above(self, value: float) -> float:
         """Return the p of the one-sided test that the true difference is above a value."""

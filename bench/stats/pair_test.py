@@ -46,7 +46,7 @@ def pair_test(
         items: (draws,) differences a - b in draws of items, for two deterministic methods.
         parts: (variance, degrees of freedom) that the items of each task add to the difference; empty for a
             statement about these items. Two deterministic methods need none.
-        level: Confidence level of the interval, in (0, 1); None for a faster test without interval.
+        level: Confidence level of the interval, in (0, 1); None omits it, for speed.
 
     Returns:
         The test. p is None for a single run of a method with seeds, and for two deterministic methods

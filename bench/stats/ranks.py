@@ -23,9 +23,9 @@ class PairTest:
 
     Args:
         difference: first - second.
-        p: Two-sided p; None for a pair without a test.
-        test: Name of the test, or the reason that there is none.
-        interval: Confidence interval of this pair alone, if any.
+        p: Two-sided p, if tested.
+        test: Name of the test, or the obstacle to one.
+        interval: Confidence interval of this pair, before correction.
     """
 
     difference: float
@@ -40,14 +40,13 @@ class RankedPair:
 
     Args:
         first: The method with the higher score.
-        second: The other.
         difference: first - second, from their test.
-        p: Before correction; None for a pair without a test.
+        p: Before correction, if tested.
         adjusted: After correction.
         differs: True if the corrected p is significant.
-        test: Name of the test, or the reason that there is none.
+        test: Name of the test, or the obstacle to one.
         level: Confidence level at which the interval excludes 0 exactly if the two differ, from
-            :func:`bench.stats.correction.adjust_levels`; None for a pair without a test.
+            :func:`bench.stats.correction.adjust_levels`.
     """
 
     first: str
@@ -65,10 +64,9 @@ class Ranking:
     """k methods in the order of their scores, and all pairs of them.
 
     Args:
-        methods: Names, the best first, of methods with a tested pair.
-        scores: Theirs.
+        methods: Names of methods with a tested pair, the best first.
         pairs: All pairs, in the order of the scores, with those of ``left_out``.
-        left_out: Methods without a tested pair.
+        left_out: Other methods.
         alpha: Bound of the chance of any false difference among all pairs.
         caption: The correction in words.
     """
@@ -82,12 +80,11 @@ class Ranking:
 
     @cached_property
     def groups(self) -> tuple[range, ...]:
-        """Longest runs of neighbours in which every pair was tested and no pair differs significantly.
+        """Longest runs of neighbours whose pairs were all tested and are insignificant.
 
-        Each is a range of places in ``methods``. Every method is in at least one. The relation is not
-        transitive: a may not differ from b, nor b from c, though a differs from c; then the groups are (a, b)
-        and (b, c). Methods that share a group do not differ. Of others, ``pairs`` says whether they differ:
-        their groups may end at another pair between them that differs or was not tested.
+        Each is a range of places in ``methods``; they cover all methods and may overlap: if only a and c
+        differ, the groups are (a, b) and (b, c). Methods of different groups may be equal too, if another
+        pair between them differs or is untested; see ``pairs``.
         """
         count, place = len(self.methods), {name: i for i, name in enumerate(self.methods)}
         ends = [count] * (count + 1)  # where the longest run ends that starts at each method
@@ -119,12 +116,11 @@ class Ranking:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """The first group: the best method, and those after it without a significant difference.
+        """The first group: the best method, and its neighbours without a significant difference.
 
-        A method further down may be the best too, if its rank's interval begins at 1: then it does not differ
-        from the best, but a method between them does.
+        A method further down may be the best too, if its rank's interval begins at 1.
         """
-        return tuple(self.methods[i] for i in self.groups[0]) if self.groups else ()
+        return self.methods[: self.groups[0].stop] if self.groups else ()
 
     @cached_property
     def intervals(self) -> dict[str, tuple[int, int]]:
@@ -159,13 +155,10 @@ class Ranking:
     def among(self, methods: Collection[str]) -> Ranking:
         """Return the ranking of some of the methods, with the correction over all pairs."""
         places = [i for i, name in enumerate(self.methods) if name in methods]
-        return replace(
-            self,
-            methods=tuple(self.methods[i] for i in places),
-            scores=tuple(self.scores[i] for i in places),
-            pairs=tuple(pair for pair in self.pairs if pair.first in methods and pair.second in methods),
-            left_out=tuple(name for name in self.left_out if name in methods),
-        )
+        names, scores = tuple(self.methods[i] for i in places), tuple(self.scores[i] for i in places)
+        pairs = tuple(pair for pair in self.pairs if {pair.first, pair.second} <= set(methods))
+        left_out = tuple(name for name in self.left_out if name in methods)
+        return replace(self, methods=names, scores=scores, pairs=pairs, left_out=left_out)
 
     def renamed(self, shown: Callable[[str], str]) -> Ranking:
         """Return the ranking under other, distinct names."""
@@ -175,7 +168,7 @@ class Ranking:
 
     @property
     def untested(self) -> tuple[RankedPair, ...]:
-        """Pairs of ``methods`` without a test."""
+        """Untested pairs of ``methods``."""
         names = set(self.methods)
         return tuple(pair for pair in self.pairs if pair.p is None and {pair.first, pair.second} <= names)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.inputs import FloatArray, check_level, check_sides
+from bench.stats.inputs import check_level, check_sides
 from bench.stats.seeds import ROUNDING, least_p, welch
 
 
@@ -24,8 +24,8 @@ class PairedDifference:
 
     Args:
         difference: mean(a - b), in the scores' unit.
-        t: The t statistic; None for constant differences.
-        df: Its degrees of freedom, n - 1; None for constant differences.
+        t: The t statistic, unless differences are constant.
+        df: Its degrees of freedom, n - 1.
         p: Two-sided p; for constant differences 1 if they are 0, otherwise ``least_p``.
         correlation: Pearson's correlation of the pairs; None for a constant side, and for two pairs.
         sd: Standard deviation of the differences.
@@ -72,9 +72,11 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
     """
     x, y = check_sides(a, b, 2, paired=True)
     check_level(level)
-    d, n, r = x - y, len(x), _pair_correlation(x, y)
+    d, n, r = x - y, len(x), None
     difference = float(d.mean())
     rounding = ROUNDING * float(np.abs([x, y]).max())
+    if n > 2 and min(np.ptp(x), np.ptp(y)) > rounding:  # otherwise undefined, or always 1 or -1
+        r = float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))
     if np.ptp(d) <= rounding:
         least = least_p(n, n, paired=True)
         if abs(difference) <= rounding:
@@ -99,9 +101,3 @@ def pairing_gain(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> float | Non
     """
     pairs, sides = paired_t(a, b, level), welch(a, b, level)
     return None if pairs.df is None else (sides.high - sides.low) / (pairs.high - pairs.low)
-
-
-def _pair_correlation(x: FloatArray, y: FloatArray) -> float | None:
-    if len(x) < 3 or min(np.ptp(x), np.ptp(y)) <= ROUNDING * float(np.abs([x, y]).max()):
-        return None  # undefined, or always 1 or -1
-    return float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))

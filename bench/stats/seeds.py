@@ -30,8 +30,8 @@ class SeedDifference:
 
     Args:
         difference: mean(a) - mean(b), in the scores' unit.
-        t: The t statistic; None for constant scores.
-        df: Its degrees of freedom; None for constant scores.
+        t: The t statistic, unless scores are constant.
+        df: Its degrees of freedom.
         p: Two-sided p; for constant scores 1 if the means are equal, otherwise ``least_p``.
         n_b: Seeds of b; 1 for a fixed score.
         minimum_p: The smallest attainable p: 0, and ``least_p`` for constant scores.
@@ -105,7 +105,8 @@ def satterthwaite(parts: Sequence[VariancePart]) -> Any:
     >>> satterthwaite([(0.1, 4), (0.1, 4)]), satterthwaite([(0.3, 2)])
     (8.0, 2.0)
     """
-    return sum(part for part, _ in parts) ** 2 / sum(part**2 / freedom for part, freedom in parts)
+    total = sum(part for part, _ in parts)
+    return total**2 / sum(part**2 / freedom for part, freedom in parts)
 
 
 def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:

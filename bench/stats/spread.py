@@ -9,7 +9,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 from scipy.special import chdtri
 
-from bench.stats.inputs import FloatArray, check_scores
+from bench.stats.inputs import check_scores
 from bench.stats.seed_pairs import paired_t
 
 _SHARES = ((1 + 0.9) / 2, (1 - 0.9) / 2)  # of the interval of a spread
@@ -23,8 +23,8 @@ class Spread:
         design: "pairs", two independent "sides", or "one side" against a method without seeds.
         a: Of a's scores, or of the differences of pairs; above 0.
         b: Of b's scores, above 0, for "sides".
-        df: Degrees of freedom of the estimate; None for a given spread.
-        pilot: Pairs, or seeds of the smaller side, of the estimate; None for a given spread.
+        df: Degrees of freedom of an estimate.
+        pilot: Pairs, or seeds of the smaller side, of an estimate.
     """
 
     design: Literal["pairs", "sides", "one side"]
@@ -90,7 +90,8 @@ def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
     (1.0, 2.0, 2.94, 3)
     """
     sides = [check_scores(side, name, least=1) for side, name in ((a, "a"), (b, "b"))]
-    varying = [(sd, len(side)) for side in sides if (sd := _standard_deviation(side))]
+    # scores that differ, but for a variance that rounds to 0
+    varying = [(sd, len(s)) for s in sides if s.min() < s.max() and (sd := float(s.std(ddof=1)))]
     if not varying:
         raise ValueError("no score varies over seeds; no number of seeds can be planned from that")
     total = sum(sd**2 for sd, _ in varying)
@@ -117,7 +118,3 @@ def spread_of_correlated(sd: float, correlation: float, df: float | None = None)
         raise ValueError(f"correlation={correlation}; expected a number in [-1, 1)")
     pilot = None if df is None else round(df) + 1
     return Spread("pairs", sd * math.sqrt(2 * (1 - correlation)), None, df, pilot)
-
-
-def _standard_deviation(scores: FloatArray) -> float:
-    return float(scores.std(ddof=1)) if len(scores) > 1 and scores.min() < scores.max() else 0.0

@@ -77,10 +77,6 @@ def draw_suite(
         rows[method] = slice(start, start + counts.pop())
         start = rows[method].stop
     stacked = {task: np.concatenate(parts) for task, parts in checked.items()}
-    return SuiteDraws(
-        rows,
-        tuple(gold),
-        tuple(np.size(scores) for scores in gold.values()),
-        np.stack([spearman_rows(stacked[task], gold[task]) for task in gold], axis=1),
-        np.stack([spearman_draws(stacked[task], gold[task], rng, draws) for task in gold], axis=2),
-    )
+    observed = np.stack([spearman_rows(stacked[task], gold[task]) for task in gold], axis=1)
+    drawn = np.stack([spearman_draws(stacked[task], gold[task], rng, draws) for task in gold], axis=2)
+    return SuiteDraws(rows, tuple(gold), tuple(map(np.size, gold.values())), observed, drawn)

@@ -177,21 +177,22 @@ def variance_components(
     ]
     tests.sort(reverse=True)
     half, error, df, _ = tests[0] if tests else (0.0, 0.0, None, 0.0)
-    p_values = [p for *_, p in tests]
+    p = max([least, *(p for *_, p in tests)]) if tests or difference else 1.0
+    also = tuple((error, df) for _, error, df, _ in tests[1:])
     return ComponentsDifference(
         difference=difference,
         low=difference - half,
         high=difference + half,
         t=difference / error if error else None,
         df=df,
-        p=max([*p_values, least]) if tests or difference else 1.0,
+        p=p,
         seeds=float(parts[:by_seeds].sum()),
         items=float(parts[by_seeds:].sum()),
         n_a=n_a,
         n_b=n_b,
         paired=paired,
         minimum_p=least,
-        also=tuple((error, df) for _, error, df, _ in tests[1:]),
+        also=also,
     )
 
 

@@ -60,7 +60,7 @@ BETTER = verdict("closer", Status.CHANGED, 0.61, 0.618, stage=STAGE, reasons=(WH
 
 def whole(method: str = "mild", **changes: Any) -> Gate:
     """Every status and question, a method with this name, and the average."""
-    paired = {"test": "paired t", "limit": 0.05}
+    paired: dict[str, Any] = {"test": "paired t", "limit": 0.05}
     cells = (
         alone("words", Status.EQUAL, 0.195, 0.195, question=Question.RECOMPUTE, sees=0.005),
         replace(BETTER, drops=verdict("", Status.OK, 0.61, 0.618, ends=(-0.012, -0.004)).drops, **paired),
@@ -334,8 +334,8 @@ def test_the_page_says_it_all() -> None:
     assert found.text.index("FAILED, 5 of") < found.text.index("Cells against")
     facts = ("61.00", "61.80", "-0.80", "[+17.00, +64.00]", "recompute", "rescore", "items", STAGE, "12")
     assert not missing_facts(found.text, *facts, "no luck", "Warning: torch then", "a" * 40)
-    facts = ("2026-01-02T03:04:05+00:00", "yes (strict)", "1.90 points: fell", "0.81 points: average")
-    assert not missing_facts(found.text, *facts)
+    more = ("2026-01-02T03:04:05+00:00", "yes (strict)", "1.90 points: fell", "0.81 points: average")
+    assert not missing_facts(found.text, *more)
     details = list(found.of("details"))
     assert [("open" in at) for at in details] == [True, True, False, False, False, False]
     assert not missing_facts(Skeleton(page(gate_of(PASSED))).text, "No cell says", "PASSED, 1 cell")
