@@ -71,7 +71,7 @@ def encode(count: int, dim: int, whole: bool) -> float:
     import numpy as np
 
     from bench.eval.embeddings import stream_embeddings
-    from bench.eval.vector_file import VectorFile
+    from bench.eval.vector_storage import VectorFile
 
     encoder = make_encoder(dim)
     with tempfile.TemporaryDirectory() as temporary:

@@ -30,8 +30,8 @@ from bench.nn.hooks import find_towers, watch_towers
 from bench.nn.model_folder import resolve_folder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES
+from bench.probes.interface import ProbeData
 from bench.probes.measurement import measure_probes
-from bench.probes.probe_data import ProbeData
 
 LIMIT = 1.6
 

@@ -37,7 +37,7 @@ def encode_command(
     They are float32, row i for line i; an empty line is an error. Give the options of the `bench run` that
     trained it, and its finished stages are reused. Memory use is independent of the text's length.
     """
-    from bench.eval.vector_file import VectorFile, check_vector_path
+    from bench.eval.vector_storage import VectorFile, check_vector_path
     from bench.nn.device import torch_threads
     from bench.nn.precision import cast_encoder
     from bench.plan.plan import make_plan

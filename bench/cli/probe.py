@@ -27,8 +27,7 @@ from bench.errors import InputError
 if TYPE_CHECKING:
     from bench.plan.cell import Cell
     from bench.plan.plan import Plan
-    from bench.probes.interface import ProbeOptions
-    from bench.probes.probe_data import ProbeData
+    from bench.probes.interface import ProbeData, ProbeOptions
     from bench.reports.tables.probes import ProbedRun
 
 _WHERE = "bench probe"

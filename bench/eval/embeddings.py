@@ -85,7 +85,7 @@ def embed_sentences(
 ) -> Embeddings:
     """Encode the distinct sentences; the vectors are a copy, since an encoder may reuse its array.
 
-    Another shape or type than the encoder promises, and values that aren't finite, raise BenchError.
+    Another shape or type than the encoder promises, and NaN or infinite values, raise BenchError.
     """
     texts = distinct_sentences(sentences)
     vectors = encoder.encode(list(texts), batch_tokens, progress)  # a copy, since encoders may sort in place

@@ -50,7 +50,7 @@ class LogisticSolver:
     """Logistic regressions on rows of one feature matrix, each to its optimum.
 
     Features are (n, dim) of any float type, labels 0 to classes - 1. It computes in float64 on "cpu" or
-    "cuda"; with "mps", which lacks float64, on the CPU. Features that aren't finite raise BenchError.
+    "cuda"; with "mps", which lacks float64, on the CPU. NaN or infinite features raise BenchError.
 
     >>> solver = LogisticSolver(np.array([[-1.0], [1.0]]), np.array([0, 1]), 2)
     >>> solution = solver.fit([np.arange(2)], [0.1])

@@ -68,7 +68,7 @@ class MtebEncoder:
         """Encode batches of ``{"text": [...]}`` in their order, each distinct text once: float32 (n, dim).
 
         Raises:
-            BenchError: vectors of another shape than promised, or that aren't finite.
+            BenchError: vectors of another shape than promised, or NaN and infinite ones.
         """
         texts = [text for batch in inputs for text in batch["text"]]
         self.encoded += len(texts)

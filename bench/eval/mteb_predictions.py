@@ -87,10 +87,9 @@ def prediction_parts(task: MtebTask, record: RunRecord) -> list[Part]:
 
 
 def _is_part(part: Any) -> bool:
-    if not isinstance(part, list) or len(part) != 3:
+    if not isinstance(part, list) or len(part) != 3 or not all(map(is_text, part[:2])):
         return False
-    split, subset, number = part
-    return bool(is_text(split) and is_text(subset) and is_count(number) and number > 0)
+    return bool(is_count(part[2]) and part[2] > 0)
 
 
 def split_values(values: FloatArray, parts: Sequence[Part], where: str) -> list[FloatArray]:

@@ -21,11 +21,9 @@ MAIN = "main_score"
 MOST_PARTS = 200
 """Parts of a task that a record lists; mteb's own file has all."""
 _NAMES = {
-    "cosine_spearman": "spearman",
-    "max_ap": "ap",
-    "map_at_1000": "map",
+    "cosine_spearman": "spearman", "max_ap": "ap", "map_at_1000": "map",
     "max_over_subqueries_map_at_1000": "map",
-}
+}  # fmt: skip
 _RETRIEVAL = tuple(
     f"{metric}_at_{k}" for metric in ("map", "mrr", "ndcg", "precision", "recall") for k in (1, 5, 10)
 )
@@ -81,7 +79,7 @@ def shared_metric(tasks: Sequence[MtebTask]) -> str:
 
 
 def suite_scores(tasks: Sequence[MtebTask], entries: Entries) -> tuple[Score, ...]:
-    """Return every task's scores and the suite's average; raises BenchError for one that isn't finite.
+    """Return every task's scores and the suite's average; raises BenchError for NaN or infinite ones.
 
     A task's value is the mean over its splits and subsets, as mteb's. Every task also has it under the
     average's metric. Retrieval tasks have MAP, MRR, NDCG, precision and recall at 1, 5 and 10. In a suite of

@@ -50,20 +50,15 @@ def import_mteb() -> ModuleType:
         with preserve_random_state():
             import mteb
     except ImportError as error:
-        raise _import_error(str(error)) from error
+        what, hint = f"mteb can't be imported: {error}", "pip install 'cse-bench[mteb]'"
+        raise InputError(what, expected="the extra mteb", hint=hint) from error
     return mteb
 
 
 def require_mteb() -> None:
-    """Raise :func:`import_mteb`'s error if mteb is missing, without the seconds that it imports."""
+    """Raise :func:`import_mteb`'s error if mteb is missing, without the seconds of an import."""
     if importlib.util.find_spec("mteb") is None:
-        raise _import_error("it isn't installed")
-
-
-def _import_error(why: str) -> InputError:
-    return InputError(
-        f"mteb can't be imported: {why}", expected="the extra mteb", hint="pip install 'cse-bench[mteb]'"
-    )
+        import_mteb()
 
 
 @contextmanager

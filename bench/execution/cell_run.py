@@ -108,7 +108,7 @@ def measure_job(
         coverage = hasattr(encoder, "coverage")  # which it measures while it encodes
         kept = spec.keep_vectors and suite.encodes_once and not coverage
         if kept and not isinstance(encoder, PairScorer):
-            from bench.eval.vector_cache import CachedEncoder
+            from bench.eval.vector_storage import CachedEncoder
 
             identity = [suite.version, context.identity, checkpoint, precision]
             encoder = CachedEncoder(encoder, spec.results / ".vectors", identity)

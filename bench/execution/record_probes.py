@@ -15,7 +15,7 @@ from bench.errors import BenchError
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.plan.job import Job
 from bench.plan.plan import Plan
-from bench.probes.probe_data import VERSION, ProbeData
+from bench.probes.interface import VERSION, ProbeData
 from bench.records.record import RunRecord
 
 _OF_TRAINING = ("selected_step", "selected_dev", "last_loss")

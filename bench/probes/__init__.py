@@ -13,15 +13,8 @@ from bench.errors import InputError, unknown_name
 from bench.probes.interface import Probe
 
 _NAMES = (  # in the order of the tables' columns
-    "alignment",
-    "uniformity",
-    "density",
-    "isotropy",
-    "modulus",
-    "cls_energy",
-    "attention_sink",
-    "cost",
-)
+    "alignment", "uniformity", "density", "isotropy", "modulus", "cls_energy", "attention_sink", "cost",
+)  # fmt: skip
 PROBES: dict[str, Probe] = {name: importlib.import_module(f"bench.probes.{name}").PROBE for name in _NAMES}
 """The probes of ``bench probe``, by name."""
 

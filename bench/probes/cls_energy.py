@@ -43,7 +43,7 @@ class LayerMeans:
             self._counts[layer] += len(values)
 
     def result(self, what: str) -> NDArray[np.float64]:
-        """Return the means of a quantity, (layers, ...); raises BenchError without finite ones."""
+        """Return the means of a quantity, (layers, ...); raises BenchError if NaN or infinite."""
         if not self._sums:
             raise BenchError(f"no layer was seen, so there is no {what}")
         import torch

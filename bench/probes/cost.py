@@ -134,7 +134,6 @@ def _process_peak() -> float | None:
 
 
 def _measure_cost(inputs: ProbeInputs) -> dict[str, Any]:
-    """Raise BenchError for an encoder without a transformer and without a table of token vectors."""
     table = table_parameters(inputs.encoder)
     if not inputs.towers and not table:
         raise BenchError(inputs.missing["towers"])

@@ -1,10 +1,14 @@
-"""The interface of a probe, and its inputs."""
+"""The interface of a probe, its inputs and the probed sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from bench.data.suites import is_reference
+from bench.data.tasks import PairTask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -12,11 +16,12 @@ if TYPE_CHECKING:
     from bench.encoder import Encoder, FloatArray
     from bench.eval.embeddings import Embeddings
     from bench.nn.observer import ObservedTower, Observer
-    from bench.probes.probe_data import ProbeData
 
 T = TypeVar("T", bound="Observer")
 VECTORS, TOWERS = "Vectors", "Attention and cost"
 """Titles of the two tables of probes."""
+VERSION = 1
+"""Raised when the numbers of a probe change."""
 Need = Literal["similarities", "vectors", "towers", "trace"]
 
 
@@ -39,6 +44,40 @@ class ProbeOptions:
     groups: str = "width"  # gold groups of the density, see :func:`bench.probes.density.gold_groups`
     per_head: bool = False  # attention mass by head too
     sentence: str | None = None  # sentence of the attention maps; None for no maps
+
+
+@dataclass(frozen=True)
+class ProbeData:
+    """The pairs of a suite's tasks, taken together, and their sentences."""
+
+    suite: str
+    tasks: tuple[PairTask, ...]
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """The distinct sentences, in order of first appearance."""
+        pairs = (pair for task in self.tasks for pair in task.all_pairs())
+        return tuple(dict.fromkeys(sentence for pair in pairs for sentence in pair))
+
+    @cached_property
+    def sides(self) -> tuple[list[str], list[str]]:
+        """First and second sentences of all pairs."""
+        pairs = [pair for task in self.tasks for pair in task.all_pairs()]
+        return [first for first, _ in pairs], [second for _, second in pairs]
+
+    @cached_property
+    def gold(self) -> list[float]:
+        """Gold scores of all pairs."""
+        return [score for task in self.tasks for subset in task.subsets for score in subset.gold]
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Facts of records, without the sentences."""
+        tasks = {
+            task.id: {"pairs": task.pairs, "sha256": task.sha256, "reference": is_reference(task)}
+            for task in self.tasks
+        }
+        return {"suite": self.suite, "tasks": tasks, "sentences": len(self.sentences)}
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from bench.nn.hooks import find_towers, watch_towers
 from bench.nn.observer import Observer, UntraceableError
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES
-from bench.probes.interface import Need, Probe, ProbeInputs, ProbeOptions
-from bench.probes.probe_data import VERSION, ProbeData
+from bench.probes.interface import VERSION, Need, Probe, ProbeData, ProbeInputs, ProbeOptions
 from bench.training.sentence_encoder import RecordingEncoder
 
 
@@ -38,7 +37,7 @@ def measure_probes(
     options: ProbeOptions | None = None,
     progress: Progress | None = None,
 ) -> Measurement:
-    """Measure the named probes of an encoder; raises BenchError for embeddings that aren't finite."""
+    """Measure the named probes of an encoder; raises BenchError for NaN or infinite vectors."""
     blas = importlib.import_module("threadpoolctl")
     with blas.threadpool_limits(torch.get_num_threads(), user_api="blas"):  # numpy takes all cores otherwise
         wall, cpu = time.perf_counter(), time.process_time()

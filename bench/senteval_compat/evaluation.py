@@ -127,7 +127,7 @@ def read_batch(returned: Any, sentences: list[list[str]], task: str, width: int 
     """Return a copy of a batcher's rows, float32 (sentences, dim), with the ``width`` of earlier batches.
 
     Tensors of any float type, on any device, with or without gradients, and lists of rows are converted. Any
-    other value, number of rows or columns, and a value that isn't finite, raise BenchError.
+    other value, number of rows or columns, and a NaN or infinite value, raise BenchError.
 
     >>> read_batch([[1, 2], [3, 4]], [["a"], ["b"]], "STS12").tolist()
     [[1.0, 2.0], [3.0, 4.0]]

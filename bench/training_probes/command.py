@@ -13,7 +13,7 @@ from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
-    from bench.probes.probe_data import ProbeData
+    from bench.probes.interface import ProbeData
     from bench.training_probes.evaluations import ProbedEvaluation
 
 

@@ -27,8 +27,7 @@ from bench.schema import (
 
 if TYPE_CHECKING:
     from bench.encoder import Encoder
-    from bench.probes.interface import ProbeOptions
-    from bench.probes.probe_data import ProbeData
+    from bench.probes.interface import ProbeData, ProbeOptions
     from bench.stages import StageContext
 
 EvaluationLog = list[tuple[float, dict[str, Any]]]

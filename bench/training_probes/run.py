@@ -14,8 +14,7 @@ from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
-from bench.probes.interface import ProbeOptions
-from bench.probes.probe_data import ProbeData
+from bench.probes.interface import ProbeData, ProbeOptions
 from bench.stages import Stage, StageContext
 from bench.training_probes.evaluations import EvaluationLog, ProbedEvaluation, probe_evaluations
 

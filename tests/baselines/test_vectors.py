@@ -32,8 +32,8 @@ from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, DataError
 from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import predict_similarities
+from bench.probes.interface import ProbeData
 from bench.probes.measurement import measure_probes
-from bench.probes.probe_data import ProbeData
 from bench.registry import discover
 from tests.support.cli import Cli, records, refusal, stable_bytes
 from tests.support.local_suite import write_local_suite

@@ -17,7 +17,7 @@ from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import score_task
 from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences
-from bench.eval.vector_cache import CachedEncoder
+from bench.eval.vector_storage import CachedEncoder
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder

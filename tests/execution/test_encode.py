@@ -17,7 +17,7 @@ from bench.data.text_lines import read_sentences
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
 from bench.eval.embeddings import BLOCK, stream_embeddings
-from bench.eval.vector_file import VectorFile
+from bench.eval.vector_storage import VectorFile
 from tests.support.cli import Cli, refusal
 from tests.support.messages import missing_facts, numbers_in
 

@@ -26,10 +26,9 @@ from bench.probes import PROBES, cost, parse_probes
 from bench.probes.alignment import alignment, positive_pairs
 from bench.probes.attention_sink import PAPER_SENTENCE
 from bench.probes.density import compare_densities
-from bench.probes.interface import ProbeOptions
+from bench.probes.interface import ProbeData, ProbeOptions
 from bench.probes.isotropy import isotropy
 from bench.probes.measurement import drop_curves, measure_probes
-from bench.probes.probe_data import ProbeData
 from bench.probes.uniformity import uniformity
 from tests.support.encoders import FunctionEncoder
 from tests.support.folders import sentence_transformers_folder

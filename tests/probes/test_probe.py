@@ -17,9 +17,8 @@ from bench.data.toy import make_toy_task
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.probes import PROBES, parse_probes
-from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeInputs
+from bench.probes.interface import VECTORS, Probe, ProbeColumn, ProbeData, ProbeInputs
 from bench.probes.measurement import drop_curves, measure_probes
-from bench.probes.probe_data import ProbeData
 from bench.reports.tables.probes import ProbedRun, probe_grids
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts

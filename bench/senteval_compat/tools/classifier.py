@@ -17,10 +17,8 @@ from bench.senteval_compat.utils import get_optimizer
 
 Array = NDArray[Any]
 
-SETTINGS: dict[str, Any] = {
-    "nhid": 0, "optim": "adam", "tenacity": 5, "epoch_size": 4, "max_epoch": 200, "dropout": 0.0,
-    "batch_size": 64,
-}  # fmt: skip
+SETTINGS: dict[str, Any] = {"nhid": 0, "optim": "adam", "tenacity": 5, "epoch_size": 4, "max_epoch": 200}
+SETTINGS |= {"dropout": 0.0, "batch_size": 64}
 """Settings of a classifier with their defaults; tenacity counts allowed evaluations without a better
 accuracy, epoch_size the passes between evaluations, max_epoch those after which the last round begins."""
 

@@ -26,7 +26,7 @@ from bench.eval.sgd import ClassifierSettings
 from bench.eval.sts import predict_similarities, score_suite
 from bench.eval.transfer import Protocol
 from bench.eval.transfer_suite import evaluate_transfer
-from bench.eval.vector_file import VectorFile
+from bench.eval.vector_storage import VectorFile
 from bench.gradient.held_out import watch_training
 from bench.gradient.views import dropout_views, embedding_figures
 from bench.nn import backbone, encoder_folder
@@ -38,9 +38,8 @@ from bench.nn.model_folder import resolve_folder
 from bench.nn.precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES, cost
-from bench.probes.interface import ProbeOptions
+from bench.probes.interface import ProbeData, ProbeOptions
 from bench.probes.measurement import measure_probes
-from bench.probes.probe_data import ProbeData
 from bench.training import masked_lm_training
 from bench.training.masked_lm_training import MlmSettings
 from bench.training.mixed_precision import train_at_precision
