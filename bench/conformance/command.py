@@ -6,8 +6,6 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,11 +49,24 @@ def conformance_command(asked: tuple[str, ...], json_file: Path | None) -> None:
     checks run in profile mini with two training steps. Exit codes: 0 passed, 1 a check failed, 2 bad input.
     """
     from bench.cli.terminal import format_grids
-    from bench.conformance.check_run import FAILED, load_methods
+    from bench.conformance.check_run import FAILED, check_method, load_methods
 
-    with _rename_option_errors():
+    findings: list[Finding] = []
+    try:
         methods = list(dict.fromkeys(method for name in asked for method in load_methods(name)))
-        findings = _check_methods(methods)
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-conformance-") as folder,
+            progress_bar("check", len(methods)) as advance,
+        ):
+            for method in methods:
+                findings += check_method(method, Path(folder))
+                advance(1)
+    except InputError as error:  # name this command in place of an option of bench run
+        option, _, value = (error.where or "").partition(" ")
+        if option not in ("--plugin", "--methods"):
+            raise
+        where = f"{_WHERE} {value}".rstrip()
+        raise InputError(error.what, where=where, expected=error.expected, hint=error.hint) from error
     click.echo(format_grids(conformance_grids(findings)), nl=False)
     failed = list(dict.fromkeys(finding.method for finding in findings if finding.verdict == FAILED))
     verdict = f"FAILED, {len(failed)} of " if failed else "PASSED, "
@@ -65,33 +76,6 @@ def conformance_command(asked: tuple[str, ...], json_file: Path | None) -> None:
         data = {"passed": not failed, "failed": sorted(failed), "findings": list(map(asdict, findings))}
         write_file(json_file, json.dumps(data, indent=2, sort_keys=True) + "\n", "--json")
     sys.exit(int(bool(failed)))
-
-
-@contextmanager
-def _rename_option_errors() -> Iterator[None]:
-    """Name this command in errors that name --plugin or --methods."""
-    try:
-        yield
-    except InputError as error:
-        option, _, value = (error.where or "").partition(" ")
-        if option not in ("--plugin", "--methods"):
-            raise
-        where = f"{_WHERE} {value}".rstrip()
-        raise InputError(error.what, where=where, expected=error.expected, hint=error.hint) from error
-
-
-def _check_methods(methods: Sequence[str]) -> list[Finding]:
-    from bench.conformance.check_run import check_method
-
-    findings: list[Finding] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-conformance-") as folder,
-        progress_bar("check", len(methods)) as advance,
-    ):
-        for method in methods:
-            findings += check_method(method, Path(folder))
-            advance(1)
-    return findings
 
 
 def conformance_grids(all_findings: Sequence[Finding]) -> list[Grid]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,29 +35,22 @@ def parametrize_with_checks(*plugins: str) -> pytest.MarkDecorator:
 
     methods = dict.fromkeys(method for plugin in plugins for method in load_methods(plugin))
     cases = [
-        pytest.param(method, CheckCase(check.name), id=f"{method}-{check.name}")
+        pytest.param(method, partial(_assert_check, check.name), id=f"{method}-{check.name}")
         for method in methods
         for check in CHECKS
     ]
     return pytest.mark.parametrize(("method", "check"), cases)
 
 
-@dataclass(frozen=True)
-class CheckCase:
-    """A check to call with the name of a method in a test."""
+def _assert_check(check: str, method: str) -> None:
+    import pytest
 
-    name: str
-
-    def __call__(self, method: str) -> None:
-        """Fail or skip the test by the verdict of the check."""
-        import pytest
-
-        finding = _run_checks(method)[self.name]
-        if finding.verdict == NO_CASE:
-            pytest.skip("the check is about other methods")
-        if finding.verdict != PASSED:
-            reason = finding.reason or "a check before it failed"
-            pytest.fail(f"{method}, {self.name}: {reason}", pytrace=False)
+    finding = _run_checks(method)[check]
+    if finding.verdict == NO_CASE:
+        pytest.skip("the check is about other methods")
+    if finding.verdict != PASSED:
+        reason = finding.reason or "a check before it failed"
+        pytest.fail(f"{method}, {check}: {reason}", pytrace=False)
 
 
 @cache

@@ -69,19 +69,18 @@ def site_command(
 
 
 def _parse_address(url: str) -> str:
-    if url and not _is_address(url):
-        expected = "an address such as https://example.org/bench/"
-        raise InputError(f"invalid address '{printable(url)}'", where="--url", expected=expected)
-    return url if not url or url.endswith("/") else f"{url}/"
-
-
-def _is_address(url: str) -> bool:
+    if not url:
+        return ""
+    valid = url.isprintable() and not set(url) & set(' "<>\\?#')
     try:
         parts = urlsplit(url)
-        plain = url.isprintable() and not any(char in ' "<>\\?#' for char in url)
-        return plain and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = valid and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        return False
+        valid = False
+    if not valid:
+        expected = "an address such as https://example.org/bench/"
+        raise InputError(f"invalid address '{printable(url)}'", where="--url", expected=expected)
+    return url if url.endswith("/") else f"{url}/"
 
 
 def _verify_campaign(store: ResultStore, data: Path | None) -> CampaignCheck:

@@ -359,7 +359,7 @@ def test_the_pytest_entry_has_a_test_for_every_check_and_trains_once(
 
 def test_the_pytest_entry_says_which_check_kept_the_others_from_running(tmp_path: Path) -> None:
     file = write(tmp_path, RIGHT.replace(BUILD, "return 1 / 0"))
-    cases = {case.values[1].name: case.values for case in parametrize_with_checks(str(file)).mark.args[1]}
+    cases = {case.values[1].args[0]: case.values for case in parametrize_with_checks(str(file)).mark.args[1]}
     for name, reason in (("build", "ZeroDivisionError"), ("shape", "a check before it failed")):
         method, check = cases[name]
         with pytest.raises(pytest.fail.Exception, match=reason):
