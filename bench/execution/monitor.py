@@ -217,9 +217,9 @@ class RunMonitor:
     def look(self, now: float | None = None) -> None:
         """Read new events; ``now`` is in seconds since the epoch."""
         now = time.time() if now is None else now
-        own = self.folder / f"{events.RUN}{events.SUFFIX}"
-        self.alive = events.is_event_file_held(own)
-        if not self.planned and (lines := read_first_and_last(own, _PLAN)):
+        plan_file = self.folder / f"{events.RUN}{events.SUFFIX}"
+        self.alive = events.is_event_file_held(plan_file)
+        if not self.planned and (lines := read_first_and_last(plan_file, _PLAN)):
             cells, work = (lines[0].get(name) for name in ("cells", "work"))
             if isinstance(cells, dict):
                 self.planned = {_clean_text(name): int(finite_number(n) or 0) for name, n in cells.items()}

@@ -159,7 +159,7 @@ def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]
         values["scores"].append(scores)
     if not fingerprint.machine_warnings([then], [now]):
         if then.predictions and now.predictions:
-            hashes = (str(each["sha256"]) for each in (then.predictions, now.predictions))
+            hashes = (str(predictions["sha256"]) for predictions in (then.predictions, now.predictions))
             values["predictions"] = [{"predictions": sha256} for sha256 in hashes]
         values["training"] = []
         for stages in comparable_measurements(then, now):
@@ -233,8 +233,8 @@ def _check_files(record: RunRecord, profile: str, corpus: Path | None, copies: C
     for role, text in _stage_texts(record).items():
         if text and "pairs" not in text and not str(text["name"]).startswith(with_sick):
             given[role] = text["name"]
-    own = profiles.load_shipped_profile(profile)
-    brought = corpus is None and (uses_world(own) or "copies" in own.corpus)
+    shipped = profiles.load_shipped_profile(profile)
+    brought = corpus is None and (uses_world(shipped) or "copies" in shipped.corpus)
     if given and not copies and not brought:
         raise InputError(
             f"the record's stages learned from copies of the training text "

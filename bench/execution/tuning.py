@@ -61,7 +61,7 @@ def tune_option(
     waiting = [index for index, value in enumerate(numbers) if value in begin]
     while waiting:
         changed = (replace(request, options=(*request.options, (option, values[i]))) for i in waiting)
-        plans = [make_plan(replace(spec, methods=(each,))) for each in changed]
+        plans = [make_plan(replace(spec, methods=(row,))) for row in changed]
         if not plans[0].jobs[0].cell.stages:
             raise InputError(f"'{request.name}' doesn't train", where="bench tune")
         executor = choose_executor(spec, partial(choose_cells_per_gpu, plans[0], len(plans)))

@@ -54,17 +54,17 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
 
 def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | None]) -> str | None:
     """Return a warning if the profile's backbone was made with other weights here."""
-    own = next((model for model in models if isinstance(model, RecipeModel)), None)
+    recipe = next((model for model in models if isinstance(model, RecipeModel)), None)
     made = profile.backbone.get("made")
-    if own is None or made is None or not (weights := own.path / "model.safetensors").is_file():
+    if recipe is None or made is None or not (weights := recipe.path / "model.safetensors").is_file():
         return None
     with weights.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     if sha256 == made["weights"]:
         return None
     return (
-        f"{own.name}: weights {sha256[:12]}, where the committed records have {made['weights'][:12]}: made "
-        "by another kind of processor, or another torch; figures will be near theirs, not equal"
+        f"{recipe.name}: weights {sha256[:12]}, where the committed records have {made['weights'][:12]}: "
+        "made by another kind of processor, or another torch; figures will be near theirs, not equal"
     )
 
 
@@ -184,14 +184,14 @@ def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValu
 def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return a method's needs with these options, of its backbone and of the models that options name."""
     trains = any(option.name.split(".")[-1] == "dropout" for option in card.options)
-    found = [*(_TRAINED if trains else ()), *card.needs]
+    asked = [*(_TRAINED if trains else ()), *card.needs]
     if options.get("pooler", "cls") == "cls":  # otherwise its own pooler reads the states
         has_avg = any(option.name == "pooling" and "avg" in option.choices for option in card.options)
         instead = "pooling=avg" if has_avg else ""
-        found += [Need(what, "pooling", (name,), instead=instead) for name, what in _POOLINGS.items()]
-    found = [need for need in found if need.holds(options)]
-    trains_pooler = any(need.what == needs.POOLER_LAYER for need in found)
-    return [need for need in found if not (trains_pooler and need.what == needs.POOLER)]
+        asked += [Need(what, "pooling", (name,), instead=instead) for name, what in _POOLINGS.items()]
+    asked = [need for need in asked if need.holds(options)]
+    trains_pooler = any(need.what == needs.POOLER_LAYER for need in asked)
+    return [need for need in asked if not (trains_pooler and need.what == needs.POOLER)]
 
 
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:

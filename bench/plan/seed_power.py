@@ -174,12 +174,12 @@ def _plan_pair(
         return PlannedPair(*facts, tuple(_build_outlooks(spreads, pair.seeds, points, level)))
     spread, source, reason = None, None, None
     for store in campaigns:  # the largest pilot, of equal ones the first
-        found = pair.measure_spread(store)
-        if isinstance(found, Spread):
-            if spread is None or (found.pilot or 0) > (spread.pilot or 0):
-                spread, source = found, store.campaign
-        elif found is not None and reason is None:
-            reason = f"{found} (campaign {store.campaign}); name one with --spread"
+        measured = pair.measure_spread(store)
+        if isinstance(measured, Spread):
+            if spread is None or (measured.pilot or 0) > (spread.pilot or 0):
+                spread, source = measured, store.campaign
+        elif measured is not None and reason is None:
+            reason = f"{measured} (campaign {store.campaign}); name one with --spread"
     if spread is not None:
         outlooks = tuple(_build_outlooks([(spread, None)], pair.seeds, points, level))
         return PlannedPair(*facts, outlooks, source=source)

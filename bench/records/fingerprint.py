@@ -101,12 +101,12 @@ def _hash_fact(name: str, block: Reader, label: str = "name", *, in_stage: bool 
     """Return the fact of a block with a hash; messages show its label next to the hash."""
 
     def sha256(record: RunRecord) -> str | None:
-        found = block(record)
-        return identity_hash(found) if found else None
+        content = block(record)
+        return identity_hash(content) if content else None
 
     def show(record: RunRecord) -> str:
-        found = block(record)
-        return f"{found.get(label)} {identity_hash(found)[:8]}" if found else NONE
+        content = block(record)
+        return f"{content.get(label)} {identity_hash(content)[:8]}" if content else NONE
 
     return Fact(name, sha256, in_stage=in_stage, show=show)
 

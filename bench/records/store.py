@@ -222,10 +222,10 @@ class ResultStore:
         sizes = {name: facts.get("pairs") for name, facts in record.tasks.items()}
         same_tasks = values.keys() == sizes.keys()
         if not same_tasks or any(sizes[name] not in (None, len(values[name])) for name in values):
-            found = ", ".join(f"{name} ({len(array)})" for name, array in values.items())
+            kept_sizes = ", ".join(f"{name} ({len(array)})" for name, array in values.items())
             wanted = ", ".join(f"{name} ({size})" if size else name for name, size in sizes.items())
             raise DataError(
-                f"predictions of {found}", where=str(file), expected=wanted, hint="run the cell again"
+                f"predictions of {kept_sizes}", where=str(file), expected=wanted, hint="run the cell again"
             )
         return values
 

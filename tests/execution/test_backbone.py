@@ -172,12 +172,12 @@ def test_weights_other_than_those_of_committed_records(there: Path, cli: Cli, ma
     weights = hashlib.sha256((made_before / "model.safetensors").read_bytes()).hexdigest()
     shutil.copytree(made_before, planned().path)
     text = Path("own.toml").read_text()
-    for named, said in ((weights, False), (f"0{weights[1:]}" if weights[0] != "0" else "1" * 64, True)):
+    for named, warned in ((weights, False), (f"0{weights[1:]}" if weights[0] != "0" else "1" * 64, True)):
         made = f'[backbone.made]\nweights = "{named}"\nloss = [[2, 7.5]]\nmasked_accuracy = 0.1\n[corpus]'
         Path("own.toml").write_text(text.replace("[corpus]", made))
         code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained", "--force")
         missing = missing_facts(err, "own-lm: weights", weights[:12], named[:12])
-        assert (code, not missing) == (0, said), err
+        assert (code, not missing) == (0, warned), err
     Path("own.toml").write_text(text.replace("[corpus]", "[backbone.made]\nweights = 1\n[corpus]"))
     with pytest.raises(InputError, match=r"'backbone\.made\.loss'"):
         profiles.load_profile("own.toml")
@@ -185,8 +185,8 @@ def test_weights_other_than_those_of_committed_records(there: Path, cli: Cli, ma
 
 def test_without_its_text_nothing_begins(there: Path, cli: Cli) -> None:
     (there / "texts" / "text.txt.xz").unlink()
-    for more in ((), ("--dry-run",)):
-        code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained", *more)
+    for options in ((), ("--dry-run",)):
+        code, _, err = cli("run", "--profile", "own.toml", "--methods", "untrained", *options)
         assert (code, missing_facts(err, "own-lm", "text.txt.xz", "texts", "--data")) == (2, []), err
     assert not (there / "results").exists()
 

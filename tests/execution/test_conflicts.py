@@ -52,8 +52,8 @@ def test_other_cells_run_beside_a_conflict(cli: Cli, tmp_path: Path, first: dict
 def test_seeds_of_two_specifications_stay_apart(cli: Cli, tmp_path: Path, first: dict[str, bytes]) -> None:
     code, out, err = cli("run", "--methods", "x=noise[scale=2]", "--seeds", "1-3", *TOY)
     assert (code, out, err.splitlines()[-1]) == (1, "", ENDS.format(3))
-    said = [line for line in err.splitlines() if ": not run, " in line]  # a line a reason
-    for seeds, line in zip(("seed 1", "seeds 2,3"), said, strict=True):
+    refusals = [line for line in err.splitlines() if ": not run, " in line]  # a line a reason
+    for seeds, line in zip(("seed 1", "seeds 2,3"), refusals, strict=True):
         assert not missing_facts(line, f"x {seeds} on toy", FIRST, WHY)
     assert stable_bytes(tmp_path) == first
     code, _, err = cli("run", "--methods", "x=noise[scale=2],noise", "--seeds", "2", *TOY, "--force")
@@ -106,11 +106,11 @@ def test_another_process_that_finishes_another_specification_meanwhile(tmp_path:
     assert [plan.status(job) for job in plan.jobs] == ["to do", "to do"]
     other = make_plan(replace(spec, methods=parse_methods("noise"), threads=2))
     (was,) = run_plan(other, on_outcome=lambda _: None)
-    found: list[Outcome] = []
-    run_plan(plan, on_outcome=found.append)
-    states = {outcome.job.cell.method: outcome.state for outcome in found}
+    outcomes: list[Outcome] = []
+    run_plan(plan, on_outcome=outcomes.append)
+    states = {outcome.job.cell.method: outcome.state for outcome in outcomes}
     assert states == {"noise": "conflict", "word_overlap": "ran"}
-    (conflict,) = (outcome.conflict for outcome in found if outcome.conflict is not None)
+    (conflict,) = (outcome.conflict for outcome in outcomes if outcome.conflict is not None)
     assert not missing_facts(conflict, "another process", "noise seed 1 on toy", "another specification")
     assert plan.store.read(other.jobs[0].place) == was.record
     assert [record.method for record in read_plan_records(plan)] == ["word_overlap"]
@@ -124,8 +124,8 @@ def test_a_record_in_anothers_place_is_a_conflict(cli: Cli, tmp_path: Path, forc
     (folder / "noise/seed-2").rename(folder / "noise/seed-7")
     before = stable_bytes(tmp_path)
     run = ("run", "--methods", "mine=word_overlap,noise", "--seeds", "1,7", *TOY, *force)
-    for more in (("--dry-run",), ()):
-        code, out, err = cli(*run, *more)
+    for options in (("--dry-run",), ()):
+        code, out, err = cli(*run, *options)
         assert (code, err.splitlines()[-1]) == (1, ENDS.format(2))
         for cell, file in (("mine", "mine/no-seed"), ("noise seed 7", "noise/seed-7")):
             assert f"{cell} on toy: not run, results/local/mini/{file}/toy.json: " in err

@@ -203,7 +203,7 @@ def test_several_suites_are_judged_together(tiny: Check, tiny_bert: Path, tmp_pa
     assert [cell.key[2] for cell in gate.cells] == ["mini", "toy"]
     assert gate.tested == 2
     averages = [cell.drops["avg"] for cell in gate.cells]
-    assert [each.adjusted_p for each in averages] == [min(1.0, 2 * (each.p or 0.0)) for each in averages]
+    assert [drop.adjusted_p for drop in averages] == [min(1.0, 2 * (drop.p or 0.0)) for drop in averages]
     assert [len(plan.jobs) for plan in tiny.planned] == [2]  # one encoder, both suites
     gate = tiny(f"hf:{broken}:avg", suites=("toy",))
     assert ([cell.key[2] for cell in gate.cells], gate.tested) == (["toy"], 1)

@@ -131,7 +131,7 @@ def test_what_isnt_rays_port_is_told_apart(cli: Cli, monkeypatch: pytest.MonkeyP
 )
 def test_room_is_counted_on_the_nodes_that_are_alive(tmp_path: Path, cpus: int, gpus: int, room: int) -> None:
     resources = ((True, {"CPU": 8}), (True, {"CPU": 4, "GPU": 4}), (False, {"CPU": 64, "GPU": 8}))
-    nodes = [{"Alive": alive, "Resources": found} for alive, found in resources]
+    nodes = [{"Alive": alive, "Resources": amounts} for alive, amounts in resources]
     ray = SimpleNamespace(nodes=lambda: nodes)
     assert RayTasks(tmp_path, cpus=cpus, gpus=gpus)._count_slots(ray) == room
 
@@ -165,19 +165,19 @@ def test_tasks_take_the_threads_and_gpus_of_the_specification(tmp_path: Path) ->
     ("arguments", "workers"), [((), 0), (("--workers", "3"), 3), (("--device", "cuda"), 0)]
 )
 def test_workers_that_nobody_named_are_the_clusters(arguments: tuple[str, ...], workers: int) -> None:
-    found = []
+    specs = []
 
     @click.command()
     @spec_options
     @workers_option
     @executor_options
     def command(**options: Any) -> None:
-        found.append(make_spec({**options, "methods": "noise", "seeds": "1"}))
+        specs.append(make_spec({**options, "methods": "noise", "seeds": "1"}))
 
     given = ["--executor", "ray", "--ray-address", "h:1", *arguments]
     result = CliRunner().invoke(command, given, env={"BENCH_WORKERS": None})
     assert result.exit_code == 0, result.output
-    assert [(spec.executor, spec.ray_address, spec.workers) for spec in found] == [("ray", "h:1", workers)]
+    assert [(spec.executor, spec.ray_address, spec.workers) for spec in specs] == [("ray", "h:1", workers)]
 
 
 def test_a_node_that_differs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,14 +25,14 @@ TRAINING = [
 
 
 def test_an_encoder_is_described(cli: Cli, zoo: Callable[[str], Path]) -> None:
-    found = show(cli, f"hf:{zoo('modernbert')}")
-    assert found["missing"] == ["nothing"]
-    assert "head.dense.weight" in found["not read"][0]
-    assert found["pooling"] == ["cls"]
-    assert found["longest input"] == ["64 tokens"]
-    assert "ModernBertAttention" in found["dropout"][0]
-    assert {"simcse", "tncse"} <= set(found["can train"][0].split(", "))
-    (layers,) = (line for line in found["can't train"] if "transformer layers" in line)
+    report = show(cli, f"hf:{zoo('modernbert')}")
+    assert report["missing"] == ["nothing"]
+    assert "head.dense.weight" in report["not read"][0]
+    assert report["pooling"] == ["cls"]
+    assert report["longest input"] == ["64 tokens"]
+    assert "ModernBertAttention" in report["dropout"][0]
+    assert {"simcse", "tncse"} <= set(report["can train"][0].split(", "))
+    (layers,) = (line for line in report["can't train"] if "transformer layers" in line)
     assert {"jtcse (but jtcse[caels=0])", "diffcse"} <= set(layers.partition(":")[0].split(", "))
 
 
@@ -50,9 +50,9 @@ def test_missing_tensors_are_named(cli: Cli, zoo: Callable[[str], Path], tmp_pat
     weights = load_file(folder / "model.safetensors")
     kept = {name: value for name, value in weights.items() if "layer.1.output" not in name}
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    found = show(cli, f"hf:{folder}")
-    assert "encoder.layer.1.output.LayerNorm.bias" in found["missing"][0]
-    assert "refused" in found["as a row"][0]
+    report = show(cli, f"hf:{folder}")
+    assert "encoder.layer.1.output.LayerNorm.bias" in report["missing"][0]
+    assert "refused" in report["as a row"][0]
 
 
 def test_a_folder_that_is_none_is_refused(cli: Cli, tmp_path: Path) -> None:

@@ -29,15 +29,15 @@ def results(folder: Path) -> tuple[str, list[EvalResult]]:
     """Return a folder's model name and results, as two ways of the library read them."""
     metadata = metadata_load(folder / "README.md")
     assert metadata is not None
-    name, found = model_index_to_eval_results(metadata["model-index"])
-    assert ModelCard.load(folder / "README.md").data.eval_results == found
-    return name, found
+    name, entries = model_index_to_eval_results(metadata["model-index"])
+    assert ModelCard.load(folder / "README.md").data.eval_results == entries
+    return name, entries
 
 
 def record_of(results: Path, suite: str) -> dict[str, Any]:
     (path,) = results.rglob(f"{suite}.json")
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
 
 
 @pytest.mark.long
@@ -45,7 +45,7 @@ def test_an_export_carries_the_scores_of_its_records(cli: Cli, tmp_path: Path, t
     base = ("--suite", SUITES, "--backbone", str(tiny_bert))
     assert cli("run", "--methods", "untrained:avg", *base)[0] == 0
     assert cli("export", "untrained:avg", *base, "--out", "out")[0] == 0
-    name, found = results(tmp_path / "out")
+    name, entries = results(tmp_path / "out")
     assert name == "untrained[pooling=avg]"
     wanted: list[tuple[str | None, str, float]] = []
     for suite in SUITES.split(","):
@@ -58,11 +58,13 @@ def test_an_export_carries_the_scores_of_its_records(cli: Cli, tmp_path: Path, t
                 wanted.append((suite, score["task"], score["value"]))
             elif score["n"] > 1:
                 wanted.append((None, suite, score["value"]))
-    shown = [(one.dataset_config, one.dataset_type, one.metric_value) for one in found]
+    shown = [(entry.dataset_config, entry.dataset_type, entry.metric_value) for entry in entries]
     assert sorted(map(str, shown)) == sorted(map(str, wanted))
     assert len(shown) == 12
-    assert all("synthetic data)" in one.dataset_name for one in found)
-    kinds = {one.dataset_config: (one.task_type, one.metric_type, one.metric_name) for one in found}
+    assert all("synthetic data)" in entry.dataset_name for entry in entries)
+    kinds = {
+        entry.dataset_config: (entry.task_type, entry.metric_type, entry.metric_name) for entry in entries
+    }
     assert {suite: kind for suite, kind in kinds.items() if suite is not None} == {
         "toy": ("sentence-similarity", "spearman_cosine", "Spearman Cosine"),
         "mini-contrast": ("sentence-similarity", "accuracy", "Accuracy"),
@@ -84,7 +86,7 @@ def test_a_last_checkpoint_has_its_own_scores(cli: Cli, tmp_path: Path, tiny_ber
     pairs = list(make_toy_task().all_pairs())[:20]
     (tmp_path / "text.txt").write_text("".join(f"{sentence}\n" for sentence, _ in pairs))
     sets = ("steps=3", "eval_every=2", "batch_size=4", "lr=1e-3")
-    given = [word for each in sets for word in ("--set", f"simcse.{each}")]
+    given = [word for setting in sets for word in ("--set", f"simcse.{setting}")]
     base = ("--suite", "toy", "--dev", "toy", "--corpus", "text.txt", "--backbone", str(tiny_bert), *given)
     assert cli("run", "--methods", "simcse", "--seeds", "3", *base)[0] == 0
     record = record_of(tmp_path / "results" / "local", "toy")
@@ -152,12 +154,12 @@ def test_names_are_inert(text: str) -> None:
         scores=tuple(Score(name, "all", text, 0.25, 2) for name in (text, "other", "avg")),
     )
     shown = "".join(char for char in text if char.isprintable())
-    name, found = parsed(index(record, task(text), task("other"), name=text))
+    name, entries = parsed(index(record, task(text), task("other"), name=text))
     assert name == shown
-    assert [one.dataset_config for one in found] == [shown, shown, None]
-    assert [one.dataset_type for one in found] == [shown, "other", shown]
-    assert [one.metric_type for one in found] == [shown] * 3
-    assert found[2].dataset_name == f"{shown} (average of 2 tasks)"
+    assert [entry.dataset_config for entry in entries] == [shown, shown, None]
+    assert [entry.dataset_type for entry in entries] == [shown, "other", shown]
+    assert [entry.metric_type for entry in entries] == [shown] * 3
+    assert entries[2].dataset_name == f"{shown} (average of 2 tasks)"
 
 
 @pytest.mark.parametrize("value", [1e-7, -1e-5, 0.0, 1.0, 0.1 + 0.2, 1 / 3])
@@ -171,8 +173,8 @@ def test_a_value_keeps_every_digit_and_stays_a_number(value: float) -> None:
 def test_data_of_ones_own_are_named_so() -> None:
     tasks = {"T": {"reference": False}, "U": {"reference": True}}
     scores = tuple(Score(name, "all", "spearman", 0.5, 2) for name in ("T", "U", "avg"))
-    _, found = parsed(index(replace(RECORD, tasks=tasks, scores=scores), task(), task("U")))
-    assert [one.dataset_name for one in found] == [
+    _, entries = parsed(index(replace(RECORD, tasks=tasks, scores=scores), task(), task("U")))
+    assert [entry.dataset_name for entry in entries] == [
         "T (other data)",
         "U",
         "s (average of 2 tasks, other data)",

@@ -47,7 +47,7 @@ def rounded(folder: Path) -> Path:
     """A backbone in float32 whose numbers are no float16's."""
     shutil.copytree(BACKBONE, folder)
     file = next(folder.glob("*.safetensors"))
-    wide = {name: each.float() * (1 + 1e-4) for name, each in load_file(file).items()}
+    wide = {name: tensor.float() * (1 + 1e-4) for name, tensor in load_file(file).items()}
     save_file(wide, file, metadata={"format": "pt"})
     return folder
 
@@ -80,9 +80,9 @@ def test_records_of_a_packed_run_are_those_of_another(cli: Cli, tmp_path: Path) 
     done = run_packed(tmp_path / "packed")
     assert done.returncode == 0, done.stderr
     assert cli("run", *MINI[1:-2])[0] == 0
-    there, here = records(tmp_path / "empty"), records(tmp_path)
-    assert there.keys() == here.keys()
-    for name, record in there.items():
+    packed_records, here = records(tmp_path / "empty"), records(tmp_path)
+    assert packed_records.keys() == here.keys()
+    for name, record in packed_records.items():
         assert record.provenance["git"] == {"commit": "f" * 40, "dirty": False}
         assert unmarked(record) == unmarked(here[name])
         assert record.scores == here[name].scores
@@ -105,9 +105,12 @@ def test_rounded_weights_are_said_in_folder_and_record(cli: Cli, tmp_path: Path)
     after = hash_model(folder)
     assert after != before
     assert json.loads((folder / ROUNDED).read_text()) == {"weights": "float16", "sha256": before}
-    assert all(each.dtype == torch.float16 for each in load_file(next(folder.glob("*.safetensors"))).values())
-    said = f"sha256 {after}, its weights rounded to float16 from sha256 {before}: records name the new sha256"
-    assert said in (tmp_path / "packed" / "README").read_text()
+    tensors = load_file(next(folder.glob("*.safetensors")))
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float16}
+    source = (
+        f"sha256 {after}, its weights rounded to float16 from sha256 {before}: records name the new sha256"
+    )
+    assert source in (tmp_path / "packed" / "README").read_text()
     shutil.move(tmp_path / "packed", tmp_path / "elsewhere")  # the folder may move
     done = run_packed(tmp_path / "elsewhere")
     assert done.returncode == 0, done.stderr
@@ -132,7 +135,8 @@ def test_rounded_weights_are_said_in_folder_and_record(cli: Cli, tmp_path: Path)
 def test_weights_too_large_for_float16_leave_nothing(cli: Cli, tmp_path: Path) -> None:
     backbone = rounded(tmp_path / "mine")
     file = next(backbone.glob("*.safetensors"))
-    save_file({name: each * 1e6 for name, each in load_file(file).items()}, file, metadata={"format": "pt"})
+    larger = {name: tensor * 1e6 for name, tensor in load_file(file).items()}
+    save_file(larger, file, metadata={"format": "pt"})
     pack = (
         "pack",
         "--methods",
@@ -164,15 +168,15 @@ def test_the_data_of_suites_dev_set_and_text(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "fact"),
     [
         (("--methods", f"hf:{BACKBONE}"), "brings a model, which can't be packed"),
         (("--methods", "untrained", "--profile", "own.toml"), "a profile of your own can't be packed"),
         (("--methods", "noise"), "--methods: 'noise' is from a package, which can't be packed"),
     ],
 )
-def test_unpackable_is_refused(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    assert said in refusal(cli, "pack", *arguments, "--suite", "toy", "--out", "packed")
+def test_unpackable_is_refused(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], fact: str) -> None:
+    assert fact in refusal(cli, "pack", *arguments, "--suite", "toy", "--out", "packed")
     assert not list(tmp_path.iterdir())
 
 
@@ -234,8 +238,8 @@ def test_files_of_one_name_stay_apart(cli: Cli, tmp_path: Path) -> None:
     code, _, err = cli("pack", *methods, *named, *brought, "--out", "packed")
     assert code == 0, err
     packed = tmp_path / "packed"
-    found = [path.read_text() for path in (*given(packed, "--corpus"), *given(packed, "--copy"))]
-    assert found == list(texts.values())
+    written = [path.read_text() for path in (*given(packed, "--corpus"), *given(packed, "--copy"))]
+    assert written == list(texts.values())
     assert [json.loads(path.with_suffix(".json").read_text()) for path in given(packed, "--copy")] == [
         {"of": "b"}, {"of": "c"},
     ]  # fmt: skip

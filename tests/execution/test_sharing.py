@@ -111,9 +111,9 @@ def test_teachers_and_members_count() -> None:
     plan = planned()
     cell = plan.jobs[0].cell
     assert cell.model is not None
-    more = replace(cell, auxiliaries=(("teacher", ModelFolder(cell.model.path, "t", "0")),))
+    taught = replace(cell, auxiliaries=(("teacher", ModelFolder(cell.model.path, "t", "0")),))
     assert (
-        sharing.estimate_cell_bytes(more) - sharing.estimate_cell_bytes(cell)
+        sharing.estimate_cell_bytes(taught) - sharing.estimate_cell_bytes(cell)
         == sharing.FROZEN * sharing._read_model_size(cell.model.path).parameters
     )
 

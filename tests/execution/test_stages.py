@@ -120,7 +120,8 @@ def test_honest_records(cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch:
         ("CPU", [f"EPYC (in training {processor})"], ["EPYC"]),
     )
     assert machine_facts(later) != machine_facts(again)
-    assert {each.fact for each in find_fact_differences(later, again, MACHINE)} == {"version of", "CPU"}
+    differences = find_fact_differences(later, again, MACHINE)
+    assert {difference.fact for difference in differences} == {"version of", "CPU"}
     differs = [RerunDifference("scores", "TOY all spearman", 0.5, 0.6)]
     monkeypatch.setattr(rerun_sample, "rerun_record", lambda record, data: (differs, again))
     verified = Verification()

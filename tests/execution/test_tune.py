@@ -133,10 +133,10 @@ def test_other_texts_and_models_are_in_the_command(
     assert len(plan.training.corpus.sentences) == 40
     assert (job.cell.train_precision, plan.spec.threads) == ("bf16", 2)
     (line,) = [line for line in out.splitlines() if line.startswith("[[tuning]] # ")]
-    said = shlex.split(line.removeprefix("[[tuning]] # bench "))
-    assert {"--backbone", "--corpus", "--dev", "--train-precision"} < set(said)
-    assert not {"--device", "--ranks", "--pairs", "--threads"} & set(said)
-    code, again, err = cli(*said)  # the same choice
+    command = shlex.split(line.removeprefix("[[tuning]] # bench "))
+    assert {"--backbone", "--corpus", "--dev", "--train-precision"} < set(command)
+    assert not {"--device", "--ranks", "--pairs", "--threads"} & set(command)
+    code, again, err = cli(*command)  # the same choice
     assert (code, again) == (0, out), err
 
 
@@ -157,7 +157,7 @@ def test_the_lines_train_what_was_tuned(
     profile = replace(profiles.load_profile("quick"), budget=Budget(16, sentences=64))
     monkeypatch.setattr(profiles, "load_profile", lambda _: profile)
     name = method.partition("[")[0]
-    sets = [word for each in given for word in ("--set", f"{name}.{each}")]
+    sets = [word for setting in given for word in ("--set", f"{name}.{setting}")]
     code, out, err = cli("tune", method, "--profile", "quick", "--option", option, "--values", "1e-4", *sets)
     assert code == 0, err
     with_table = replace(profile, methods=tomllib.loads(out)["methods"])
@@ -202,18 +202,18 @@ def test_a_value_that_diverges_is_left_out(cli: Cli, tmp_path: Path, tiny_bert: 
 @pytest.mark.usefixtures("quick")
 def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: Cli, tmp_path: Path) -> None:
     plain = "tncse[nce=false,icnce=false,ictn=false,rtt=none,sub2.lr=1e-3]"
-    sets = [f"tncse.{role}.{each}" for role in ("sub1", "sub2") for each in ("steps=2", "eval_every=2")]
+    sets = [f"tncse.{role}.{setting}" for role in ("sub1", "sub2") for setting in ("steps=2", "eval_every=2")]
     given = [
         word
-        for each in (*sets, "tncse.sub1.batch_size=8", "tncse.sub2.batch_size=8")
-        for word in ("--set", each)
+        for setting in (*sets, "tncse.sub1.batch_size=8", "tncse.sub2.batch_size=8")
+        for word in ("--set", setting)
     ]
     code, out, err = cli(
         "tune", plain, "--profile", "quick", "--option", "sub1.lr", "--values", "1e-2,1e-4", *given
     )
     assert code == 0, err
-    found = dict(map(tuple, tomllib.loads(out)["tuning"][0]["dev"]))
-    assert found[1e-2] != found[1e-4]  # the rate of the tower that isn't the last
+    dev = dict(map(tuple, tomllib.loads(out)["tuning"][0]["dev"]))
+    assert dev[1e-2] != dev[1e-4]  # the rate of the tower that isn't the last
     spec = RunSpec(
         parse_methods(plain.replace("]", ",sub1.lr=1e-2]")), (100,), "quick", suites=("toy",),
         results=tmp_path / "results", overrides=tuple(map(parse_override, given[1::2])),
@@ -223,7 +223,7 @@ def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: 
     builder = EncoderBuilder(plan.jobs[0].cell, "cpu", plan.training, StageCache(spec.results / ".stages"))
     encoder = builder.encoder()
     assert isinstance(encoder, SumEncoder)
-    assert found[1e-2] == round(dev_spearman(encoder, plan.training.dev), 4)
+    assert dev[1e-2] == round(dev_spearman(encoder, plan.training.dev), 4)
 
 
 @pytest.mark.parametrize(
@@ -271,12 +271,12 @@ def test_match_gives_simcse_as_many_texts(cli: Cli, tmp_path: Path, tiny_bert: P
     other = ("--set", "pair.steps=6", "--set", "pair.batch_size=4")
     code, _, err = cli(*without_steps(tiny_bert, corpus), "--seeds", "1", *other, "--methods", methods)
     assert code == 0, err
-    found = {record.method: record for record in records(tmp_path).values()}
-    stage = found["short"].training["stages"]["simcse"]
-    assert (found["short"].options["steps"], found["short"].options["eval_every"]) == (6, 1)
+    by_method = {record.method: record for record in records(tmp_path).values()}
+    stage = by_method["short"].training["stages"]["simcse"]
+    assert (by_method["short"].options["steps"], by_method["short"].options["eval_every"]) == (6, 1)
     assert stage["sentences_seen"] == 2 * 6 * 4  # the test method has two stages
     assert [step for step, _ in stage["dev_curve"]] == [1, 2, 3, 4, 5, 6]  # as many as in the profile
-    stage = found["often"].training["stages"]["simcse"]
+    stage = by_method["often"].training["stages"]["simcse"]
     assert [step for step, _ in stage["dev_curve"]] == [2, 4, 6]  # what the user says
     assert the_record(tmp_path, 1).key
 

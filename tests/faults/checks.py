@@ -50,14 +50,14 @@ def records(folder: Path, campaign: str = "local") -> list[RunRecord]:
 def stable(folder: Path, campaign: str = "local") -> dict[str, bytes]:
     """All that must repeat: a campaign's records, predictions and sweeps, what else was made; no times."""
     store = ResultStore(folder / "results", campaign)
-    found = {}
+    contents = {}
     for record in records(folder, campaign):
         path = store.path(record.place)
-        found[str(path.relative_to(store.root))] = record_to_json(record, timing=False).encode()
+        contents[str(path.relative_to(store.root))] = record_to_json(record, timing=False).encode()
     others = [*store.root.glob("*/*/*/*.npz"), *store.root.glob(f"{SWEEPS}/*.json")]
-    found |= {str(path.relative_to(store.root)): path.read_bytes() for path in others}
+    contents |= {str(path.relative_to(store.root)): path.read_bytes() for path in others}
     made = [path for path in (folder / MADE).rglob("*") if path.is_file() and path.suffix != ".lock"]
-    return found | {str(path.relative_to(folder)): _without_times(path) for path in made}
+    return contents | {str(path.relative_to(folder)): _without_times(path) for path in made}
 
 
 def _without_times(path: Path) -> bytes:
@@ -75,7 +75,7 @@ def finished(folder: Path, campaign: str = "local") -> dict[Path, int]:
     for record in records(folder, campaign):
         if record.status == "ok" and store.is_whole(record.place, record):
             path = store.path(record.place)
-            stamps |= {each: each.stat().st_mtime_ns for each in (path, path.with_suffix(".npz"))}
+            stamps |= {file: file.stat().st_mtime_ns for file in (path, path.with_suffix(".npz"))}
     for stage in (folder / "results" / ".stages").glob("[0-9a-f]*"):
         if is_complete_stage(stage):
             stamps |= {path: path.stat().st_mtime_ns for path in stage.iterdir()}
@@ -90,10 +90,8 @@ def check_kept(before: dict[Path, int], after: dict[Path, int]) -> None:
 
 def check_whole(folder: Path, expected: dict[str, bytes]) -> None:
     """Raise NotSurvivedError unless a finished campaign has these bytes and nothing else lies about."""
-    found = stable(folder)
-    differing = sorted(
-        name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)
-    )
+    kept = stable(folder)
+    differing = sorted(name for name in kept.keys() | expected.keys() if kept.get(name) != expected.get(name))
     expect(not differing, f"{folder}: other bytes than undisturbed: {', '.join(differing)}")
     check_nothing_left(folder)
 
@@ -108,7 +106,7 @@ def _strays(folder: Path) -> Iterator[Path]:
     yield from (
         stage for stage in (folder / "results" / ".stages").glob("[!.]*") if not is_complete_stage(stage)
     )
-    for path in (each for top in ("results", MADE) for each in (folder / top).rglob("*")):
+    for path in (file for top in ("results", MADE) for file in (folder / top).rglob("*")):
         hidden = path.name.startswith(".") and path.name not in _HIDDEN and path.suffix != ".lock"
         if hidden or path.suffix in (".tmp", ".part"):
             yield path

@@ -20,9 +20,9 @@ def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
     expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "backwards"
     scratch.mkdir()
     command = work.command(scratch, "--workers", str(workers))
-    for more in ((), ("--force",), ("--seeds", "1-7", "--estimate")):
-        done = run(scratch, [*command, *more], fault="clock")
-        expect(done.code == 0, f"{' '.join(more)}: {done.error[-800:]}")
+    for added in ((), ("--force",), ("--seeds", "1-7", "--estimate")):
+        done = run(scratch, [*command, *added], fault="clock")
+        expect(done.code == 0, f"{' '.join(added)}: {done.error[-800:]}")
         expect("-" not in done.error.replace("avg -", "avg "), f"a negative duration? {done.error}")
     check_whole(scratch, expected)
     starts = []
@@ -50,7 +50,7 @@ def backwards_elsewhere(folder: Path, work: Work) -> Counter[str]:
 
 def _numbers(value: object) -> list[float]:
     if isinstance(value, dict):
-        return [number for each in value.values() for number in _numbers(each)]
+        return [number for item in value.values() for number in _numbers(item)]
     return [float(value)] if isinstance(value, int | float) else []
 
 

@@ -40,8 +40,8 @@ def empty(file: Path) -> None:
 
 
 def _empty_folder(file: Path) -> None:
-    for each in file.parent.iterdir():
-        each.unlink()
+    for entry in file.parent.iterdir():
+        entry.unlink()
 
 
 FILES: dict[str, Damage] = {"flipped": flip, "truncated": truncate, "emptied": empty, "missing": Path.unlink}
@@ -91,11 +91,11 @@ def _content(stage: Path) -> dict[str, bytes]:
 
 def predictions(folder: Path) -> Counter[str]:
     """Damage predictions: statistics name them and leave them out, and the same run makes them again."""
-    said = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
+    fact = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
 
     def check(name: str) -> None:
         done = run(folder, ["stats", "--draws", "100"])
-        expect(done.code == 0 and said in done.error, f"bench stats, {name}: {done.error[-500:]}")
+        expect(done.code == 0 and fact in done.error, f"bench stats, {name}: {done.error[-500:]}")
 
     return _damage_cells(folder, "toy.npz", FILES, check)
 
@@ -141,11 +141,11 @@ def flips(folder: Path, count: int, seed: int = 1) -> Counter[str]:
         position, bit = int(rng.integers(len(whole))), int(rng.integers(8))
         flip(file, position, bit)
         try:
-            found = store.records()[0]
+            kept = store.records()[0]
         except DataError:
             counts["flipped bits found"] += 1
         else:
-            same = record_to_json(found, timing=False) == record_to_json(first, timing=False)
+            same = record_to_json(kept, timing=False) == record_to_json(first, timing=False)
             expect(same, f"bit {bit} of byte {position} of a record was changed unseen")
             counts["flipped bits without effect"] += 1
         file.write_bytes(whole)

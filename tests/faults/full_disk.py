@@ -108,16 +108,16 @@ def _fill(disk: Path, pages: int) -> Path:
 def everything(folder: Path, options: dict[str, int]) -> Parts:
     mounted, step = own_mounts("tests.faults.full_disk"), options["step"]
     print("a real disk is filled" if mounted else "no file system may be mounted: the error is injected")
-    for name, work, pages, more in (
+    for name, work, pages, extra in (
         ("plain", PLAIN, 14, ("--workers", "1")),
         ("vectors", PLAIN, 30, ("--workers", "1", "--keep-vectors")),
         ("trained", TRAINED, 112, ("--workers", "1")),
         ("workers", TRAINED, 112, ("--workers", "2")),
         ("simcse", SIMCSE, 1150, ("--workers", "1")),
     ):
-        last = pages if mounted else len(changes(work, folder / f"{name}-changes", *more)[1])
+        last = pages if mounted else len(changes(work, folder / f"{name}-changes", *extra)[1])
         rooms = range(0, last + step, step * max(1, last // 100))
-        yield name, full_disk(folder / name, work, rooms, *more, mounted=mounted)
+        yield name, full_disk(folder / name, work, rooms, *extra, mounted=mounted)
     yield "reports", reports(folder / "reports", mounted=mounted)
 
 

@@ -44,8 +44,8 @@ def kill(
 ) -> Counter[str]:
     """Kill a command at changes of its folder and repeat it; every kind of change has its turn."""
     rng = np.random.default_rng([seed, workers, warm])
-    more = ("--workers", str(workers)) if work.verb[0] == "run" else ()
-    expected, made = changes(work, folder / "undisturbed", *more, warm=warm)
+    extra = ("--workers", str(workers)) if work.verb[0] == "run" else ()
+    expected, made = changes(work, folder / "undisturbed", *extra, warm=warm)
     numbers = range(len(made)) if moment is None else where(made, *moment)
     counts, drawn = Counter[str](), in_turn(made, numbers, rng)
     for number in range(10 * (kills + 5)):
@@ -53,7 +53,7 @@ def kill(
             return counts
         scratch = folder / f"kill-{number}"
         scratch.mkdir()
-        command, at = work.command(scratch, *more), next(drawn)
+        command, at = work.command(scratch, *extra), next(drawn)
         group = workers > 1 and bool(rng.random() < 0.5)
         done = run(scratch, command, fault=f"{'kill_all' if group else 'kill'}:{at + 1}", warm=warm)
         if workers == 1:
@@ -80,7 +80,7 @@ def in_turn(made: Sequence[Change], numbers: Iterable[int], rng: np.random.Gener
         endings = tuple(re.findall(r"\.[a-z]{3,4}(?=\.|$)", path.name))
         kinds.setdefault((made[number].kind, folders, endings), []).append(number)
     expect(bool(kinds), "no change is of that kind and path")
-    groups = [rng.permutation(each) for each in kinds.values()]
+    groups = [rng.permutation(places) for places in kinds.values()]
     for turn in count():
         for group in rng.permutation(len(groups)):
             yield int(groups[group][turn % len(groups[group])])

@@ -24,14 +24,14 @@ def pause(folder: Path, work: Work, stops: int, *, seed: int = 1) -> Counter[str
     The second one ends, or does all but what the first has locked, and waits.
     """
     rng, counts = np.random.default_rng(seed), Counter[str]()
-    more = ("--workers", "1") if work.verb[0] == "run" else ()
-    expected, made = changes(work, folder / "undisturbed", *more)
+    extra = ("--workers", "1") if work.verb[0] == "run" else ()
+    expected, made = changes(work, folder / "undisturbed", *extra)
     once = Counter(_log(folder / "undisturbed"))
     drawn = in_turn(made, range(len(made)), rng)
     for number in range(stops):
         scratch, at = folder / f"stop-{number}", next(drawn)
         scratch.mkdir()
-        command, waits = work.command(scratch, *more), scratch / "waits"
+        command, waits = work.command(scratch, *extra), scratch / "waits"
         first = start(scratch, command, fault=f"stop:{at + 1}")
         first.wait_until_stopped()
         finished(scratch)  # or it raises

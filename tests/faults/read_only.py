@@ -40,14 +40,14 @@ def read_only(folder: Path, *, mounted: bool = False) -> Counter[str]:
         draws.unlink()
 
     with _refused(folder, results, mounted) as run_there:
-        more = (["--seeds", "3"], ["--force"], ["--campaign", "new"])
-        for refused in (PLAIN.command(folder), *([*command, *options] for options in more)):
+        additions = (["--seeds", "3"], ["--force"], ["--campaign", "new"])
+        for refused in (PLAIN.command(folder), *([*command, *options] for options in additions)):
             check_one_line(run_there(refused), f"can't be written: {READ_ONLY}", "results")
             counts["one line"] += 1
-        for arguments, there in writable.items():
-            found = run_there(arguments)
-            same = (found.code, found.out) == (0, there.out)
-            expect(same, f"bench {' '.join(arguments)}: {found.code}, {found.error[-500:]}")
+        for arguments, allowed in writable.items():
+            result = run_there(arguments)
+            same = (result.code, result.out) == (0, allowed.out)
+            expect(same, f"bench {' '.join(arguments)}: {result.code}, {result.error[-500:]}")
             counts["read"] += 1
         for idle in (command, [*command, "--dry-run"]):
             done = run_there(idle)

@@ -60,9 +60,9 @@ class Work:
     verb: tuple[str, ...] = ("run", "--suite", "toy")
     given: Callable[[Path], object] | None = None
 
-    def command(self, folder: Path, *more: str) -> list[str]:
+    def command(self, folder: Path, *extra: str) -> list[str]:
         """Return the arguments of ``bench`` in a scratch folder; writes there what it needs."""
-        arguments = [*self.verb, *self.arguments, *more]
+        arguments = [*self.verb, *self.arguments, *extra]
         if self.given is not None:
             self.given(folder)
         if "--dev" in arguments:
@@ -167,7 +167,7 @@ class Run:
         return not Path("/proc/self/stat").exists()
 
 
-def environment(folder: Path, fault: str, more: dict[str, str]) -> dict[str, str]:
+def environment(folder: Path, fault: str, extra: dict[str, str]) -> dict[str, str]:
     path = [str(PLUGIN), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -179,7 +179,7 @@ def environment(folder: Path, fault: str, more: dict[str, str]) -> dict[str, str
         "FAULT_LOG": str(folder / "log"),
         "BENCH_FAULT": fault,
         "BENCH_FAULT_BELOW": os.pathsep.join(str(folder / each) for each in ("results", MADE)),
-    } | more
+    } | extra
 
 
 def start(
@@ -189,7 +189,7 @@ def start(
     warm: bool = True,
     fault: str = "",
     out: Path | None = None,
-    **more: str,
+    **extra: str,
 ) -> Run:
     """Start ``bench ARGUMENTS`` in a folder, in a process group of its own."""
     number = len(list(folder.glob(".run-*.err")))
@@ -197,7 +197,7 @@ def start(
     for path in (out, error):
         path.touch()
     (folder / STARTED).unlink(missing_ok=True)
-    surroundings = environment(folder, fault, more)
+    surroundings = environment(folder, fault, extra)
     process = _server(surroundings).Process(
         target=_bench, args=(last_of_each(arguments), folder, surroundings, out, error, warm)
     )
@@ -270,17 +270,17 @@ class Change:
     path: str
 
 
-def undisturbed(work: Work, folder: Path, *more: str, **how: Any) -> dict[str, bytes]:
+def undisturbed(work: Work, folder: Path, *extra: str, **how: Any) -> dict[str, bytes]:
     folder.mkdir(parents=True, exist_ok=True)
-    done = run(folder, work.command(folder, *more), **how)
+    done = run(folder, work.command(folder, *extra), **how)
     expect(done.code == 0, f"the undisturbed run of {work.name} failed: {done.error[-500:]}")
     return stable(folder)
 
 
-def changes(work: Work, folder: Path, *more: str, **how: Any) -> tuple[dict[str, bytes], list[Change]]:
+def changes(work: Work, folder: Path, *extra: str, **how: Any) -> tuple[dict[str, bytes], list[Change]]:
     """The bytes of a run that nothing disturbs, and every change that its first process makes, in order."""
     file = folder / "changes"
-    expected = undisturbed(work, folder, *more, fault=f"list:{file}", **how)
+    expected = undisturbed(work, folder, *extra, fault=f"list:{file}", **how)
     rows = [line.split(" ", 2) for line in file.read_text().splitlines()]
     every = [Change(process, kind, path.removeprefix(f"{folder}/")) for process, kind, path in rows]
     busiest = max({change.process for change in every}, key=[c.process for c in every].count)

@@ -48,9 +48,9 @@ def script(about: str | None, survive: Callable[[Path, dict[str, int]], Parts], 
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            for part, found in survive(folder, given):
-                print(f"{part}: {dict(found)}", flush=True)
-                counts += found
+            for part, survived in survive(folder, given):
+                print(f"{part}: {dict(survived)}", flush=True)
+                counts += survived
         except NotSurvivedError as failure:
             print(f"FAILED: {failure}")
             sys.exit(1)
@@ -83,9 +83,9 @@ def rounds(
     folder: Path, work: Work, hits: int, disturb: Disturb, *, workers: int = 1, warm: bool = True
 ) -> Counter[str]:
     """Disturb runs of one work and resume them until so many were hit."""
-    more, whole = ("--workers", str(workers)), folder / "undisturbed"
+    extra, whole = ("--workers", str(workers)), folder / "undisturbed"
     whole.mkdir(parents=True)
-    first = start(whole, work.command(whole, *more))
+    first = start(whole, work.command(whole, *extra))
     first.wait_for(whole / STARTED)
     began, done = time.monotonic(), first.wait()
     expect(done.code == 0, f"the undisturbed run failed: {done.error[-500:]}")
@@ -95,7 +95,7 @@ def rounds(
         expect(completed < 10 * (hits + 5), "hardly a run is hit")
         scratch = folder / f"round-{completed}"
         scratch.mkdir()
-        target = Target(scratch, work.command(scratch, *more), warm, seconds)
+        target = Target(scratch, work.command(scratch, *extra), warm, seconds)
         before: dict[Path, int] = {}
         while True:
             enough, began = counts.total() >= hits, time.monotonic()

@@ -288,14 +288,14 @@ def test_the_checks_notice_what_they_are_for(tmp_path: Path) -> None:
     ):
         with pytest.raises(NotSurvivedError, match=what):
             check_one_line(done, "disk")
-    for code, said, what in (
+    for code, text, what in (
         (1, runs.INTERRUPTED, "exit code 1"),
         (130, "", "exit code 130"),
         (130, f"{runs.INTERRUPTED}\n{runs.INTERRUPTED}", "exit code 130"),
         (130, f"{runs.INTERRUPTED}\nException ignored in", "'Exception ignored'"),
     ):
         with pytest.raises(NotSurvivedError, match=what):
-            interrupt.check_interrupted(Done(code, "", said))
+            interrupt.check_interrupted(Done(code, "", text))
 
 
 @pytest.mark.parametrize(
@@ -315,8 +315,8 @@ def test_storage_errors_are_told_from_others(tmp_path: Path, error: Exception, r
         raise error
 
     assert (storage_reason(error) is None) == (reason is None)
-    said = f"stage 'one' can't be kept: {reason}" if reason else re.escape(str(error))
-    with pytest.raises(StorageError if reason else type(error), match=said) as caught:
+    text = f"stage 'one' can't be kept: {reason}" if reason else re.escape(str(error))
+    with pytest.raises(StorageError if reason else type(error), match=text) as caught:
         ensure(StageCache(tmp_path), STAGE, train)
     assert isinstance(caught.value, BenchError) == bool(reason)
 

@@ -66,12 +66,12 @@ def vanish(folder: Path, loss: Loss) -> Counter[str]:
     """Harm a file in mid-run, put it back, and run the same command again."""
     whole, scratch = folder / "undisturbed", folder / "disturbed"
     suites = ("--suite", "toy,sickr-dev") if loss.work is DATA else ()
-    for each in (whole, scratch):
-        each.mkdir(parents=True)
+    for root in (whole, scratch):
+        root.mkdir(parents=True)
         if loss.work is DATA:
-            write_similarity(each / "data")
+            write_similarity(root / "data")
         if loss.work is REAL:
-            shutil.copytree(BACKBONE, each / "backbone")
+            shutil.copytree(BACKBONE, root / "backbone")
     expected = undisturbed(loss.work, whole, *suites, *loss.options)
     command = loss.work.command(scratch, *suites, *loss.options)
     started = start(scratch, command, FAULT_WAIT="0.1")

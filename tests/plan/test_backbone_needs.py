@@ -116,8 +116,8 @@ def test_all_refused_methods_are_named_at_once(cli: Cli, zoo: Callable[[str], Pa
 def test_offers_of_bench_show_train(
     cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path
 ) -> None:
-    said = cli("show", f"hf:{zoo(backbone)}:avg")[1]
-    ways = re.findall(r"\(but (\S+\])\)", said)
+    shown = cli("show", f"hf:{zoo(backbone)}:avg")[1]
+    ways = re.findall(r"\(but (\S+\])\)", shown)
     assert ways
     with shortened():
         code, _, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", ",".join(ways), as_is=True)

@@ -47,8 +47,8 @@ def finish(plan: Plan, averages: Mapping[str, Sequence[float]]) -> None:
         plan.store.write(job.place, record, {"TOY": np.linspace(0, 1, 180, dtype=np.float32)})
 
 
-def one(found: Detection) -> PlannedPair:
-    (pair,) = found.pairs
+def one(detection: Detection) -> PlannedPair:
+    (pair,) = detection.pairs
     return pair
 
 
@@ -95,14 +95,14 @@ def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_correcte
     methods = "tncse,simcse,word_overlap"
     averages = {"tncse": TWINS["tncse"], "simcse": SIMCSE, "word_overlap": (50.0,)}
     finish(planned(tmp_path, methods, (1, 2, 3), "pilot"), averages)
-    found = plan_detection(planned(tmp_path, methods), 1.0)
-    assert (found.family, found.power) == (3, 0.8)
-    assert found.level == pytest.approx(1 - 0.05 / 3)
-    apart, fixed, also = found.pairs
-    assert [(pair.first, pair.second) for pair in found.pairs] == [
+    detection = plan_detection(planned(tmp_path, methods), 1.0)
+    assert (detection.family, detection.power) == (3, 0.8)
+    assert detection.level == pytest.approx(1 - 0.05 / 3)
+    apart, fixed, also = detection.pairs
+    assert [(pair.first, pair.second) for pair in detection.pairs] == [
         ("tncse", "simcse"), ("tncse", "word_overlap"), ("simcse", "word_overlap"),
     ]  # fmt: skip
-    assert {pair.shared for pair in found.pairs} == {None}
+    assert {pair.shared for pair in detection.pairs} == {None}
     one_sd, other_sd = (float(np.std(side, ddof=1)) for side in (TWINS["tncse"], SIMCSE))
     (outlook,) = apart.outlooks
     assert outlook.spread.design == "sides"
@@ -120,7 +120,7 @@ def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_correcte
     for pair, sd in ((fixed, one_sd), (also, other_sd)):
         (outlook,) = pair.outlooks
         assert outlook.spread.design == "one side"
-        assert outlook.needed.seeds == by_loops(1.0, sd, found.level)
+        assert outlook.needed.seeds == by_loops(1.0, sd, detection.level)
 
 
 def test_the_largest_pilot_counts_and_only_of_this_specification(tmp_path: Path) -> None:
@@ -171,9 +171,10 @@ def test_a_given_spread_is_shown_for_several_correlations_of_pairs(tmp_path: Pat
 
 
 def test_of_many_methods_the_first_is_planned_against_each(tmp_path: Path) -> None:
-    found = plan_detection(planned(tmp_path, "simcse,tncse,jtcse,esimcse,untrained,word_overlap"), 0.5, 1.0)
-    assert (found.first, found.family, {pair.first for pair in found.pairs}) == ("simcse", 5, {"simcse"})
-    assert [pair.second for pair in found.pairs] == ["tncse", "jtcse", "esimcse", "untrained", "word_overlap"]
+    first, *others = ["simcse", "tncse", "jtcse", "esimcse", "untrained", "word_overlap"]
+    detection = plan_detection(planned(tmp_path, ",".join([first, *others])), 0.5, 1.0)
+    assert (detection.first, detection.family) == (first, 5)
+    assert [(pair.first, pair.second) for pair in detection.pairs] == [(first, other) for other in others]
 
 
 def test_the_dry_run_prints_the_table(cli: Cli, tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def renamed(tmp_path: Path, name: str, campaign: str = "local") -> None:
         ("word_overlap,noise,Noise=noise", (CASE, "'noise'", "'Noise'")),
     ],
 )
-def test_rows(cli: Cli, tmp_path: Path, methods: str, facts: tuple[str, ...], more: tuple[str, ...]) -> None:
-    assert not missing_facts(refusal(cli, "run", "--methods", methods, *TOY, *more), *facts)
+def test_rows(cli: Cli, tmp_path: Path, methods: str, facts: tuple[str, ...], extra: tuple[str, ...]) -> None:
+    assert not missing_facts(refusal(cli, "run", "--methods", methods, *TOY, *extra), *facts)
     assert not (tmp_path / "results").exists()
 
 
@@ -70,8 +70,8 @@ def test_what_to_type_works(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_row_beside_one_that_is_there(cli: Cli, tmp_path: Path) -> None:
     assert cli("run", "--methods", "Mine=word_overlap", *TOY)[0] == 0
-    for more in ((), ("--dry-run",)):
-        error = refusal(cli, "run", "--methods", "mine=word_overlap", *TOY, *more)
+    for extra in ((), ("--dry-run",)):
+        error = refusal(cli, "run", "--methods", "mine=word_overlap", *TOY, *extra)
         assert not missing_facts(error, CASE, "'mine'", "'Mine'", "macOS")
     assert "1 of 1 cells" in cli("run", "--methods", "Mine=word_overlap", *TOY)[2]
     assert cli("run", "--methods", "mine=word_overlap", *TOY, "--campaign", "other")[0] == 0

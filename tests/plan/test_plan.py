@@ -66,7 +66,7 @@ def test_the_state_of_every_job_is_found_once(cli: Cli, tmp_path: Path, reads: C
 def trained(tmp_path: Path, methods: str, backbone: Path, corpus: Path, **changes: object) -> Plan:
     names = ("simcse", "tncse", "tncse.sub1", "tncse.sub2", "distill")
     overrides = tuple(parse_override(f"{name}.{text}") for name in names for text in SHORT)
-    used = tuple(each for each in overrides if each.method in methods)
+    used = tuple(override for override in overrides if override.method in methods)
     spec = RunSpec(
         parse_methods(methods), (1,), "mini", ("toy",), str(backbone), used, corpus=corpus, dev="toy"
     )

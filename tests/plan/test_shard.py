@@ -81,11 +81,11 @@ def test_shards_merge_to_what_one_run_makes(cli: Cli, tmp_path: Path, folders: s
         code, _, err = cli(*run, "--shard", f"{number}/3", "--results", number)
         assert code == 0
         assert err.startswith(f"shard {number}/3: ")
-    found = [folders.format(number) for number in ("1", "2", "3")]
-    code, out, _ = cli("merge", *found, "--into", "merged/results")
+    parts = [folders.format(number) for number in ("1", "2", "3")]
+    code, out, _ = cli("merge", *parts, "--into", "merged/results")
     assert (code, out.count("merged/results/local: ")) == (0, 3)
     assert stable_bytes(tmp_path / "merged") == stable_bytes(tmp_path)
-    code, out, _ = cli("merge", *found, "--into", "merged/results")
+    code, out, _ = cli("merge", *parts, "--into", "merged/results")
     assert (code, out.count(": 0 records")) == (0, 3)
     assert cli("run", *run[1:], "--results", "merged/results")[2].startswith("4 of 4 cells")
 
@@ -100,8 +100,8 @@ def test_shards_of_one_campaign_do_not_meet(cli: Cli, tmp_path: Path) -> None:
 
 def test_an_empty_share_is_no_error(cli: Cli) -> None:
     run = ("run", "--methods", "noise", "--seeds", "1", "--suite", "toy", "--shard", "4/9")
-    for more in ((), ("--dry-run",)):
-        code, _, err = cli(*run, *more)
+    for extra in ((), ("--dry-run",)):
+        code, _, err = cli(*run, *extra)
         assert (code, numbers_in(err.partition(": ")[2])) == (0, [0, 1, 1, 9])
 
 

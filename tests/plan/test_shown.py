@@ -18,17 +18,17 @@ BUDGET = "  (budget of profile"
 
 
 def test_it_says_what_the_plan_says(cli: Cli) -> None:
-    found = show(cli, "tncse[sub1.steps=7]", "--profile", "mini", "--set", "tncse.lr=2e-5")
+    shown = show(cli, "tncse[sub1.steps=7]", "--profile", "mini", "--set", "tncse.lr=2e-5")
     spec = RunSpec(parse_methods("tncse[sub1.steps=7,lr=2e-5]"), (1,), "mini")
     cell = make_plan(spec).jobs[0].cell
-    assert found["method"] == [f"{cell.method} in profile mini"]
-    assert [line.partition("  (")[0] for line in found["option"]] == [f"{n}={v}" for n, v in cell.options]
-    assert [line.partition(":")[0] for line in found["stage"]] == [name for name, *_ in cell.named_stages]
-    assert not missing_facts(found["stage"][0], "sub1:", "text a;", "7 steps of 64", "448")
-    assert (found["backbone"], found["dev set"], found["suites"]) == (["mini-bert"], ["mini-dev"], ["mini"])
-    assert found["training text"] == ["mini-1.txt, 24,000 sentences"]
-    assert not missing_facts(found["budget"], "own table", "profile mini")
-    sources = dict(line.split("  (") for line in found["option"])
+    assert shown["method"] == [f"{cell.method} in profile mini"]
+    assert [line.partition("  (")[0] for line in shown["option"]] == [f"{n}={v}" for n, v in cell.options]
+    assert [line.partition(":")[0] for line in shown["stage"]] == [name for name, *_ in cell.named_stages]
+    assert not missing_facts(shown["stage"][0], "sub1:", "text a;", "7 steps of 64", "448")
+    assert (shown["backbone"], shown["dev set"], shown["suites"]) == (["mini-bert"], ["mini-dev"], ["mini"])
+    assert shown["training text"] == ["mini-1.txt, 24,000 sentences"]
+    assert not missing_facts(shown["budget"], "own table", "profile mini")
+    sources = dict(line.split("  (") for line in shown["option"])
     assert (sources["sub1.steps=7"], sources["lr=2e-05"]) == ("given)", "given)")
     assert (sources["sub2.steps=30"], sources["tau=0.05"]) == ("profile mini)", "card)")
 
@@ -40,20 +40,20 @@ def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.Monke
         "load_profile",
         lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]}),
     )
-    found = show(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
-    assert numbers_in(found["budget"][0]) == [9600, 1600]
-    assert f"steps=300{BUDGET} mini)" in found["option"]
-    assert not missing_facts(found["stage"][1], "distill: 300 steps of", "32 = 9,600", "dev evaluation")
-    found = show(cli, "distill:simcse", "--profile", "mini", "--set", "distill.epochs=1")
-    assert "steps=0  (epochs given)" in found["option"]
+    shown = show(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
+    assert numbers_in(shown["budget"][0]) == [9600, 1600]
+    assert f"steps=300{BUDGET} mini)" in shown["option"]
+    assert not missing_facts(shown["stage"][1], "distill: 300 steps of", "32 = 9,600", "dev evaluation")
+    shown = show(cli, "distill:simcse", "--profile", "mini", "--set", "distill.epochs=1")
+    assert "steps=0  (epochs given)" in shown["option"]
     monkeypatch.undo()
-    found = show(cli, "simcse[match=tncse]", "--profile", "mini")
-    assert {"steps=70  (match=tncse)", "eval_every=11  (match=tncse)"} <= set(found["option"])
-    found = show(cli, "simcse[match=tncse,eval_every=5]", "--profile", "mini")
-    assert {"steps=70  (match=tncse)", "eval_every=5  (given)"} <= set(found["option"])
-    assert not missing_facts(found["stage"][0], "every 5 steps", "14 in all")
-    found = show(cli, "simcse[match=,steps=5]", "--profile", "mini")  # no method: nothing is matched
-    assert "steps=5  (given)" in found["option"]
+    shown = show(cli, "simcse[match=tncse]", "--profile", "mini")
+    assert {"steps=70  (match=tncse)", "eval_every=11  (match=tncse)"} <= set(shown["option"])
+    shown = show(cli, "simcse[match=tncse,eval_every=5]", "--profile", "mini")
+    assert {"steps=70  (match=tncse)", "eval_every=5  (given)"} <= set(shown["option"])
+    assert not missing_facts(shown["stage"][0], "every 5 steps", "14 in all")
+    shown = show(cli, "simcse[match=,steps=5]", "--profile", "mini")  # no method: nothing is matched
+    assert "steps=5  (given)" in shown["option"]
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_match_counts_the_stages_of_members(cli: Cli, match: str, of: str, most:
     stages = show(cli, of, "--profile", "mini", *(most if match == of else ()))["stage"]
     theirs = [int(line.split(" = ")[1].split(" ")[0].replace(",", "")) for line in stages]
     assert len(theirs) >= 3
-    found = show(cli, f"simcse[match={match}]", "--profile", "mini", *most)
-    assert f"steps={sum(theirs) // 64}  (match={match})" in found["option"]
+    shown = show(cli, f"simcse[match={match}]", "--profile", "mini", *most)
+    assert f"steps={sum(theirs) // 64}  (match={match})" in shown["option"]
 
 
 @pytest.mark.parametrize("profile", ["mini-equal", "minilm-lm"])
@@ -96,7 +96,7 @@ def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str
 
 def test_what_one_row_is_given_holds_against_what_all_of_its_method_are(cli: Cli) -> None:
     for order in (("simcse.steps=4", "a.steps=5"), ("a.steps=5", "simcse.steps=4")):
-        sets = [word for one in order for word in ("--set", one)]
+        sets = [word for setting in order for word in ("--set", setting)]
         assert "steps=5  (given)" in show(cli, "a=simcse", "--profile", "mini", *sets)["option"]
 
 
@@ -112,9 +112,9 @@ def test_a_table_beside_equal_terms_overrules_them(cli: Cli, monkeypatch: pytest
 
 def test_a_profile_with_missing_model_and_text(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
-    found = show(cli, "tncse_uc_d", "--profile", "bert-base")
-    assert found["training text"][0].startswith("corpus/wiki1m_for_simcse.txt, ")
-    assert not missing_facts(found["stage"][3], "teacher/uc/infocse:", "2 epochs", "64")
+    shown = show(cli, "tncse_uc_d", "--profile", "bert-base")
+    assert shown["training text"][0].startswith("corpus/wiki1m_for_simcse.txt, ")
+    assert not missing_facts(shown["stage"][3], "teacher/uc/infocse:", "2 epochs", "64")
     assert show(cli, "word_overlap", "--profile", "mini").keys() == {"method", "suites"}
 
 
@@ -160,9 +160,9 @@ def test_an_equal_override_and_one_of_another_option_are_taken(cli: Cli) -> None
     asked = ("ensemble:simcse[lr=1e-6]+tncse", "--profile", "mini")
     alone = show(cli, *asked)
     assert show(cli, *asked, "--set", "simcse.lr=0.000001") == alone
-    more = show(cli, *asked, "--set", "simcse.steps=7")
-    assert more["method"] == alone["method"]
-    assert "1/simcse: 7 steps" in more["stage"][0]
+    changed = show(cli, *asked, "--set", "simcse.steps=7")
+    assert changed["method"] == alone["method"]
+    assert "1/simcse: 7 steps" in changed["stage"][0]
 
 
 def test_it_loads_no_torch(bench: Bench) -> None:

@@ -187,8 +187,8 @@ def changed(fact: Fact) -> tuple[RunRecord, str]:
 @each_fact()
 def test_a_fact_alone_changes_key_and_family_as_the_table_says(fact: Fact) -> None:
     other, line = changed(fact)
-    facts = [each for each in FACTS if fact.name != "seeds" or each.name != "seed"]
-    assert [str(each) for each in fingerprint.find_fact_differences(BASE, other, facts)] == [line]
+    facts = [keyed for keyed in FACTS if fact.name != "seeds" or keyed.name != "seed"]
+    assert [str(keyed) for keyed in fingerprint.find_fact_differences(BASE, other, facts)] == [line]
     assert (fingerprint.compute_record_key(other) != fingerprint.compute_record_key(BASE)) is fact.keyed
     assert (fingerprint.compute_family_key(other) != fingerprint.compute_family_key(BASE)) is (
         fact.keyed and fact.in_family
@@ -217,15 +217,15 @@ def test_compare_names_it(fact: Fact, tmp_path: Path) -> None:
     _, name, then, now = CHANGES[fact.name]
     store = ResultStore(tmp_path, "c")
     groups = [Group(label, (CampaignRun(store, record),)) for label, record in (("a", BASE), ("b", other))]
-    said = " ".join(describe_confounders(*groups))
-    assert ("one specification" in said) is (fact.of == "machine" or not fact.breaks)
+    confounders = " ".join(describe_confounders(*groups))
+    assert ("one specification" in confounders) is (fact.of == "machine" or not fact.breaks)
     if fact.name in {"seed", "GPU"}:
         return
     shown = name.removeprefix("version of ").removeprefix("encoder's ") if fact.of == "machine" else name
     if fact.name == "method":
-        assert not missing_facts(said, "methods differ", "noise and other")
+        assert not missing_facts(confounders, "methods differ", "noise and other")
     else:
-        assert f"{shown} {then} against {now}" in said
+        assert f"{shown} {then} against {now}" in confounders
 
 
 @pytest.fixture

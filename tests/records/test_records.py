@@ -34,8 +34,8 @@ def record(**keys: str) -> RunRecord:
     made = make_record("m", 1, {"STSB": 0.7})
     (stage,) = made.training["stages"].values()
     for place, (name, key) in enumerate(keys.items()):
-        own = {"key": key * 64, "sentences_seen": 100, "dev_curve": [[10, place / 10]]}
-        of[name.replace("__", "/")] = {**stage, **own}
+        values = {"key": key * 64, "sentences_seen": 100, "dev_curve": [[10, place / 10]]}
+        of[name.replace("__", "/")] = {**stage, **values}
     timing = {**made.timing, "training_cpu_seconds": dict.fromkeys(of, 2.5)}
     made = replace(made, training={**made.training, "stages": of}, timing=timing)
     return parse_record(record_to_json(made), "x")
@@ -125,5 +125,5 @@ def test_commands_name_such_a_record(cli: Cli, tmp_path: Path, command: tuple[st
     path.write_text(record_to_json(seal_record(replace(record, scores=(*record.scores, *EMPTY)))))
     found, out, err = cli(*command)
     assert found == code, err
-    said = "in doubt: campaign local" if command[0] == "site" else "TOY x spearman is of no items"
-    assert said in out + err
+    fact = "in doubt: campaign local" if command[0] == "site" else "TOY x spearman is of no items"
+    assert fact in out + err
