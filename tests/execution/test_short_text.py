@@ -46,16 +46,7 @@ def asked(text: Path, model: Path) -> tuple[str, ...]:
 def test_a_run_is_refused(
     cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, more: tuple[str, ...]
 ) -> None:
-    run = (
-        "run",
-        "--methods",
-        "word_overlap,simcse[batch_size=8]",
-        "--seeds",
-        "1-2",
-        "--suite",
-        "toy",
-        *more,
-    )
+    run = ("run", "--methods", "word_overlap,simcse[batch_size=8]", "--seeds", "1-2", "--suite", "toy", *more)
     error = refusal(cli, *run, *asked(text, tiny_bert))
     assert not missing_facts(error, "--corpus short.txt:", "7 sentences", "8 of simcse[batch_size=8]")
     assert "--set METHOD.batch_size=7" in error

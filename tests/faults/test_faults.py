@@ -28,6 +28,14 @@ def slowly(*rows: tuple[object, ...]) -> list[Any]:
     return [pytest.param(*row, marks=slow) for row in rows]
 
 
+def longer(*rows: tuple[object, ...]) -> list[Any]:
+    return [pytest.param(*row, marks=long) for row in rows]
+
+
+def id_of(value: object) -> str | None:
+    return value.name if isinstance(value, runs.Work) else None
+
+
 STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
 
 
@@ -36,22 +44,11 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
     ("work", "workers", "warm", "kills"),
     [
         (runs.TRAINED, 2, True, 2),
-        *(
-            pytest.param(work, n, True, 1, marks=long)
-            for work, n in (
-                (runs.SHORT, 1),
-                (runs.SHORT, 2),
-                (runs.TEXT, 1),
-                (runs.TRAINED, 1),
-                (runs.SIMCSE, 2),
-            )
-        ),
-        *(
-            pytest.param(work, 1, False, kills, marks=long)
-            for work, kills in ((runs.PLAIN, 2), (runs.SHORT, 1))
-        ),
+        *longer((runs.SHORT, 1, True, 1), (runs.SHORT, 2, True, 1), (runs.TEXT, 1, True, 1)),
+        *longer((runs.TRAINED, 1, True, 1), (runs.SIMCSE, 2, True, 1)),
+        *longer((runs.PLAIN, 1, False, 2), (runs.SHORT, 1, False, 1)),
     ],
-    ids=lambda value: value.name if isinstance(value, runs.Work) else None,
+    ids=id_of,
 )
 def test_killed_commands_go_on(tmp_path: Path, work: runs.Work, workers: int, warm: bool, kills: int) -> None:
     counts = kill.kill(tmp_path / "k", work, kills, workers=workers, warm=warm)
@@ -74,7 +71,7 @@ RECORD = "*/seed-1/.toy.json.*"
         *slowly((runs.FETCH, "os.rename", "*/STS/*"), (runs.FETCH, "os.rmdir", "*/.unpack-*")),
         *slowly((runs.PRETRAIN, "write", "*/tokenizer_config.json"), (runs.PRETRAIN, "os.rename", "*")),
     ],
-    ids=lambda value: value.name if isinstance(value, runs.Work) else None,
+    ids=id_of,
 )
 def test_a_command_killed_at_a_moment_goes_on(
     tmp_path: Path, work: runs.Work, kind: str, pattern: str
@@ -108,8 +105,8 @@ def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
         (runs.PLAIN, 2, True, 2),
         *slowly((runs.PLAIN, 1, False, 1), (runs.PLAIN, 2, False, 1)),
         *slowly((runs.TRAINED, 1, True, 2)),
-        *(pytest.param(work, n, True, 2, marks=long) for work, n in ((runs.TRAINED, 2), (runs.SIMCSE, 1))),
-        *(pytest.param(runs.PLAIN, workers, False, 3, marks=long) for workers in (1, 2)),
+        *longer((runs.TRAINED, 2, True, 2), (runs.SIMCSE, 1, True, 2)),
+        *longer((runs.PLAIN, 1, False, 3), (runs.PLAIN, 2, False, 3)),
     ],
 )
 def test_interrupts_are_one_line(
@@ -192,26 +189,19 @@ def test_read_only_results_are_reported_and_refuse_to_run_in_one_line(tmp_path: 
     assert read_only.read_only(tmp_path / "r").keys() == {"one line", "read"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "model changes",
-        *slowly(*((name,) for name in vanish.LOSSES if name not in ("model changes", "weights vanish"))),
-        pytest.param("weights vanish", marks=long),
-    ],
-)
+SLOW_LOSSES = [(name,) for name in vanish.LOSSES if name not in ("model changes", "weights vanish")]
+
+
+@pytest.mark.parametrize("name", ["model changes", *slowly(*SLOW_LOSSES), *longer(("weights vanish",))])
 def test_a_file_that_is_lost_in_mid_run_costs_the_cells_that_need_it(tmp_path: Path, name: str) -> None:
     loss = vanish.LOSSES[name]
     assert bool(vanish.vanish(tmp_path / "v", loss)["failed with the reason"]) == bool(loss.reasons)
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["part-1 flipped", "facts.json truncated"],
-        *slowly(([name for name in corrupt.STAGES if name != "part-1 flipped"],)),
-    ],
-)
+OTHER_DAMAGE = [name for name in corrupt.STAGES if name != "part-1 flipped"]
+
+
+@pytest.mark.parametrize("names", [["part-1 flipped", "facts.json truncated"], *slowly((OTHER_DAMAGE,))])
 def test_damaged_stages_are_trained_again_to_the_same_bytes(tmp_path: Path, names: list[str]) -> None:
     corrupt.stages(tmp_path / "s", names)
 
@@ -230,8 +220,8 @@ def test_no_flipped_bit_of_a_record_is_used_in_silence(tmp_path: Path) -> None:
     ("work", "number", "workers", "kills", "warm"),
     [
         *((runs.TRAINED, 3, 1, 0, True), (runs.TRAINED, 2, 1, 1, True)),
+        *longer((runs.PLAIN, 2, 1, 0, False)),
         *slowly((runs.TRAINED, 2, 2, 0, True)),
-        pytest.param(runs.PLAIN, 2, 1, 0, False, marks=long),
         *slowly((runs.TRAINED, 3, 1, 2, True), (runs.PLAIN, 3, 2, 2, True)),
     ],
 )
@@ -241,11 +231,10 @@ def test_processes_share_a_folder(
     processes.share(tmp_path / "p", work, number, workers=workers, kills=kills, warm=warm)
 
 
-@pytest.mark.parametrize(
-    ("work", "stops"),
-    [(runs.SHORT, 2), *slowly((runs.TRAINED, 3), (runs.FETCH, 1), (runs.TEXT, 1))],
-    ids=lambda value: value.name if isinstance(value, runs.Work) else None,
-)
+STOPS = slowly((runs.TRAINED, 3), (runs.FETCH, 1), (runs.TEXT, 1))
+
+
+@pytest.mark.parametrize(("work", "stops"), [(runs.SHORT, 2), *STOPS], ids=id_of)
 def test_a_stopped_process_keeps_what_it_has(tmp_path: Path, work: runs.Work, stops: int) -> None:
     assert pause.pause(tmp_path / "p", work, stops).total() == stops
 
@@ -255,10 +244,10 @@ def test_a_clock_that_goes_back_changes_no_fetched_text(tmp_path: Path) -> None:
     clock.backwards_elsewhere(tmp_path / "c", runs.TEXT)
 
 
-@pytest.mark.parametrize(
-    ("work", "workers"),
-    [(runs.TRAINED, 1), *slowly((runs.PLAIN, 2)), pytest.param(runs.SIMCSE, 1, marks=long)],
-)
+CLOCKS = [(runs.TRAINED, 1), *slowly((runs.PLAIN, 2)), *longer((runs.SIMCSE, 1))]
+
+
+@pytest.mark.parametrize(("work", "workers"), CLOCKS)
 def test_a_clock_that_goes_back_changes_nothing(tmp_path: Path, work: runs.Work, workers: int) -> None:
     clock.backwards(tmp_path / "c", work, workers)
 

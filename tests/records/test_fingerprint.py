@@ -33,43 +33,28 @@ SHA = {name: name * 64 for name in "abcdef"}
 STAGE: dict[str, Any] = {"sentences_seen": 64, "steps": 2, "version": 1}
 STAGE["text"] = {"name": "copy", "sha256": SHA["a"]}
 BASE = RunRecord(
-    profile="mini",
-    method="noise",
-    name="noise",
-    version=1,
+    profile="mini", method="noise", name="noise", version=1, seed=1, suite="toy", key="", status="ok",
     options={"scale": 1.0, "wait": 0.0},
     backbone={"name": "bert", "sha256": SHA["a"], "recipe": SHA["c"]},
-    seed=1,
-    suite="toy",
     tasks={"TOY": {"pairs": 3, "sha256": SHA["a"], "reference": True}},
-    key="",
-    status="ok",
     scores=(Score("TOY", "all", "spearman", 0.5, 3), Score("avg", "all", "spearman", 0.5, 1)),
     world={"seed": 1, "generator": 1, "split": 1},
     evaluation={"version": 1, "precision": "fp32", "solver": "exact"},
     training={
-        "arithmetic": 2,
-        "precision": "fp32",
-        "ranks": 1,
+        "arithmetic": 2, "precision": "fp32", "ranks": 1, "stages": {"joint": STAGE},
         "corpus": {"name": "wiki", "sha256": SHA["a"]},
         "dev": {"task": "STSB-dev", "sha256": SHA["a"]},
-        "stages": {"joint": STAGE},
         "members": {"sub1": {"method": "simcse", "version": 1, "options": {"lr": 1e-4}}},
         "auxiliaries": {"generator": {"name": "mlm", "sha256": SHA["a"]}},
     },
     provenance={
-        "bench": "0.1.0",
-        "git": {"commit": "0123456789abcdef", "dirty": False},
-        "device": "cpu",
-        "threads": 1,
-        "python": "3.11",
-        "platform": "Linux",
-        "versions": {"torch": "2.13"},
-        "encoder": {"attention": "sdpa"},
+        "bench": "0.1.0", "git": {"commit": "0123456789abcdef", "dirty": False}, "python": "3.11",
+        "device": "cpu", "threads": 1, "platform": "Linux",
+        "versions": {"torch": "2.13"}, "encoder": {"attention": "sdpa"},
         "plugins": {"noise": {"file": "noise.py", "sha256": SHA["a"]}},
     },
     timing={"processor": "Xeon", "training_cpu_seconds": {"joint": 1.0}},
-)
+)  # fmt: skip
 
 BASE = replace(BASE, key=fingerprint.compute_record_key(BASE))
 
@@ -87,39 +72,29 @@ def field(name: str, value: Any) -> Callable[[RunRecord], RunRecord]:
 
 
 PLUGIN = {"noise": {"file": "noise.py", "sha256": SHA["b"]}}
+HASHES = ("a" * 12, "b" * 12)
+MEMBER = {"method": "esimcse", "version": 1, "options": {"lr": 1e-4}}
 OTHER_TEXT = {"joint": {**STAGE, "text": {"name": "copy", "sha256": SHA["b"]}}}
 OTHER_SETTING = {"joint": {**STAGE, "settings": {"spacy_model": SHA["b"]}}}
 CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
     "method": (field("name", "other"), "method", "noise", "other"),
     "method version": (field("version", 2), "method version", "1", "2"),
-    "plug-in file": (put("provenance", "plugins", PLUGIN), "plug-in file noise", "a" * 12, "b" * 12),
+    "plug-in file": (put("provenance", "plugins", PLUGIN), "plug-in file noise", *HASHES),
     "option": (put("options", "scale", 2.0), "option scale", "1.0", "2.0"),
     "weights": (put("backbone", "recipe", SHA["d"]), "weights", "bert cccccccc", "bert dddddddd"),
-    "auxiliary model": (
-        put("training", "auxiliaries", {"generator": {"name": "mlm", "sha256": SHA["b"]}}),
-        "auxiliary model generator", "a" * 12, "b" * 12
-    ),
-    "member": (
-        put("training", "members", {"sub1": {"method": "esimcse", "version": 1, "options": {"lr": 1e-4}}}),
-        "member sub1", "simcse", "esimcse"
-    ),
-    "training text": (
-        put("training", "corpus", {"name": "wiki", "sha256": SHA["b"]}),
-        "training text", "wiki aaaaaaaa", "wiki bbbbbbbb"
-    ),
-    "training text of stage": (
-        put("training", "stages", OTHER_TEXT), "training text of stage joint", "a" * 12, "b" * 12
-    ),
-    "dev set": (
-        put("training", "dev", {"task": "STSB-dev", "sha256": SHA["b"]}),
-        "dev set", "STSB-dev aaaaaaaa", "STSB-dev bbbbbbbb"
-    ),
-    "version of stage": (
-        put("training", "stages", {"joint": {**STAGE, "version": 2}}), "version of stage joint", "1", "2"
-    ),
-    "setting of stage": (
-        put("training", "stages", OTHER_SETTING), "setting of stage joint spacy_model", "not set", "b" * 12
-    ),
+    "auxiliary model": (put("training", "auxiliaries", {"generator": {"name": "mlm", "sha256": SHA["b"]}}),
+        "auxiliary model generator", *HASHES),
+    "member": (put("training", "members", {"sub1": MEMBER}), "member sub1", "simcse", "esimcse"),
+    "training text": (put("training", "corpus", {"name": "wiki", "sha256": SHA["b"]}),
+        "training text", "wiki aaaaaaaa", "wiki bbbbbbbb"),
+    "training text of stage": (put("training", "stages", OTHER_TEXT),
+        "training text of stage joint", *HASHES),
+    "dev set": (put("training", "dev", {"task": "STSB-dev", "sha256": SHA["b"]}),
+        "dev set", "STSB-dev aaaaaaaa", "STSB-dev bbbbbbbb"),
+    "version of stage": (put("training", "stages", {"joint": {**STAGE, "version": 2}}),
+        "version of stage joint", "1", "2"),
+    "setting of stage": (put("training", "stages", OTHER_SETTING),
+        "setting of stage joint spacy_model", "not set", "b" * 12),
     "arithmetic of training": (put("training", "arithmetic", 1), "arithmetic of training", "2", "1"),
     "training precision": (put("training", "precision", "bf16"), "training precision", "fp32", "bf16"),
     "compilation": (put("training", "compiled", "inductor"), "compilation", "none", "inductor"),
@@ -130,22 +105,19 @@ CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
     "seeds": (field("seed", None), "seeds", "several", "none"),
     "seed": (field("seed", 2), "seed", "1", "2"),
     "suite": (field("suite", "sts7"), "suite", "toy", "sts7"),
-    "data": (
-        field("tasks", {"TOY": {"pairs": 3, "sha256": SHA["b"], "reference": True}}),
-        "data TOY", "a" * 12, "b" * 12
-    ),
+    "data": (field("tasks", {"TOY": {"pairs": 3, "sha256": SHA["b"], "reference": True}}),
+        "data TOY", *HASHES),
     "world": (put("world", "seed", 2), "world seed", "1", "2"),
     "version of the evaluation": (put("evaluation", "version", 2), "version of the evaluation", "1", "2"),
     "transfer solver": (put("evaluation", "solver", "sgd"), "transfer solver", "exact", "sgd"),
     "precision": (put("evaluation", "precision", "bf16"), "precision", "fp32", "bf16"),
-    "weights as made": (put("backbone", "sha256", SHA["b"]), "weights as made", "a" * 12, "b" * 12),
+    "weights as made": (put("backbone", "sha256", SHA["b"]), "weights as made", *HASHES),
     "Python": (put("provenance", "python", "3.12"), "Python", "3.11", "3.12"),
     "platform": (put("provenance", "platform", "Darwin"), "platform", "Linux", "Darwin"),
     "GPU": (put("provenance", "device", "cpu H200"), "GPU", "none", "H200"),
     "version of": (put("provenance", "versions", {"torch": "2.14"}), "version of torch", "2.13", "2.14"),
-    "encoder's": (
-        put("provenance", "encoder", {"attention": "eager"}), "encoder's attention", "sdpa", "eager"
-    ),
+    "encoder's": (put("provenance", "encoder", {"attention": "eager"}),
+        "encoder's attention", "sdpa", "eager"),
     "CPU": (put("timing", "processor", "EPYC"), "CPU", "Xeon", "EPYC"),
 }  # fmt: skip
 BY_NAME = {fact.name: fact for fact in FACTS}
@@ -175,7 +147,7 @@ def test_the_bytes_of_a_made_backbone_are_reported_wherever_it_is_built_on() -> 
     one, other = built_on(SHA["a"]), built_on(SHA["b"])
     assert fingerprint.compute_record_key(one) == fingerprint.compute_record_key(other)
     (difference,) = fingerprint.find_fact_differences(one, other, FACTS)
-    assert (difference.name, difference.then, difference.now) == ("weights as made", "a" * 12, "b" * 12)
+    assert (difference.name, difference.then, difference.now) == ("weights as made", *HASHES)
 
 
 def changed(fact: Fact) -> tuple[RunRecord, str]:
