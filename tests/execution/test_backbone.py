@@ -191,9 +191,7 @@ def test_without_its_text_nothing_begins(there: Path, cli: Cli) -> None:
     assert not (there / "results").exists()
 
 
-def test_one_from_another_text_refused(
-    there: Path, made_before: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_text_is_refused(there: Path, made_before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_own(text="0" * 64)
     monkeypatch.setattr(making, "_run_pretraining", lambda model: shutil.copytree(made_before, model.path))
     with pytest.raises(DataError, match="made from another"):

@@ -113,9 +113,7 @@ def long_seeds(*seeds: int | None) -> Any:
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
-def test_what_is_left_is_named(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
-) -> None:
+def test_what_is_left(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str) -> None:
     assert cli(*RUN, "--campaign", "whole")[0] == 0
     run = (*RUN, "--deadline", "30", "--workers", workers)
     kinds = (Deadline._cell_kind, lambda self, task: (task.jobs[0].cell.seed,))

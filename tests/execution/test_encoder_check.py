@@ -210,9 +210,7 @@ def test_several_suites_are_judged_together(tiny: Check, tiny_bert: Path, tmp_pa
     assert one(gate).drops["avg"].drop == averages[1].drop
 
 
-def test_without_items_tolerance_decides(
-    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_items(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> None:
         raise BenchError("no predictions are kept")
 
@@ -306,7 +304,8 @@ def test_an_encoder_of_nan_fails(tiny: Check, tiny_bert: Path, tmp_path: Path) -
     broken = weights(tmp_path / "nan", lambda matrix: matrix * torch.nan, tiny_bert)
     empty = Check(ResultStore(tmp_path / "none", "reference"), tmp_path / "none")
     empty.folder.mkdir()
-    for check, options in ((tiny, {}), (empty, {"update": True, "suites": ("toy",)})):
+    first: dict[str, Any] = {"update": True, "suites": ("toy",)}
+    for check, options in ((tiny, {}), (empty, first)):
         gate, source, new = check.whole(f"hf:{broken}:avg", **options)
         assert (one(gate).status, gate.exit_code) == ("failed", 1)
         assert "not finite" in one(gate).reasons[0]

@@ -236,13 +236,10 @@ class Cluster:
 
     def start(self, folder: Path, *arguments: str) -> subprocess.Popen[str]:
         folder.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "bench", *arguments, *ON_RAY, self.nodes.address, "--workers", "2"]
+        pipe = subprocess.PIPE
         return subprocess.Popen(
-            [sys.executable, "-m", "bench", *arguments, *ON_RAY, self.nodes.address, "--workers", "2"],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            command, cwd=folder, stdout=pipe, stderr=pipe, text=True, start_new_session=True
         )
 
 
@@ -360,11 +357,8 @@ def test_ctrl_c_cancels_what_runs_on_the_nodes(cluster: Cluster, tmp_path: Path)
     done = ended(run)
     check_interrupted(done)
     assert done.error == f"\n{INTERRUPTED}\n"
-    locks = [
-        FileLock(path, blocking=False)
-        for path in (tmp_path / "ray").rglob("*.lock")
-        if path.stem != "running"
-    ]
+    paths = (path for path in (tmp_path / "ray").rglob("*.lock") if path.stem != "running")
+    locks = [FileLock(path, blocking=False) for path in paths]
     assert len(locks) == 2
 
     def free() -> bool:

@@ -132,27 +132,15 @@ def task(name: str = "T") -> Any:
 
 
 NASTY = [
-    "a: b # c",
-    "---",
-    "x\n---\nlicense: apache",
-    "- [1, {2: 3}] & *a !!python/object:x %tag @`",
-    "'\"\\ \u202e\x1b[2J \u2028 tail",
-    "yes",
-    "1e3",
-    "null",
-    "word " * 60,
-    "\U0001f600 \u00e9",
+    *("a: b # c", "---", "x\n---\nlicense: apache", "- [1, {2: 3}] & *a !!python/object:x %tag @`"),
+    *("'\"\\ \u202e\x1b[2J \u2028 tail", "yes", "1e3", "null", "word " * 60, "\U0001f600 \u00e9"),
 ]
 
 
 @pytest.mark.parametrize("text", NASTY)
 def test_names_are_inert(text: str) -> None:
-    record = replace(
-        RECORD,
-        suite=text,
-        tasks={text: {}, "other": {}},
-        scores=tuple(Score(name, "all", text, 0.25, 2) for name in (text, "other", "avg")),
-    )
+    scores = tuple(Score(name, "all", text, 0.25, 2) for name in (text, "other", "avg"))
+    record = replace(RECORD, suite=text, tasks={text: {}, "other": {}}, scores=scores)
     shown = "".join(char for char in text if char.isprintable())
     name, entries = parsed(index(record, task(text), task("other"), name=text))
     assert name == shown
@@ -174,11 +162,8 @@ def test_data_of_ones_own_are_named_so() -> None:
     tasks = {"T": {"reference": False}, "U": {"reference": True}}
     scores = tuple(Score(name, "all", "spearman", 0.5, 2) for name in ("T", "U", "avg"))
     _, entries = parsed(index(replace(RECORD, tasks=tasks, scores=scores), task(), task("U")))
-    assert [entry.dataset_name for entry in entries] == [
-        "T (other data)",
-        "U",
-        "s (average of 2 tasks, other data)",
-    ]
+    names = [entry.dataset_name for entry in entries]
+    assert names == ["T (other data)", "U", "s (average of 2 tasks, other data)"]
 
 
 def test_a_record_without_the_checkpoints_scores_gives_nothing() -> None:
@@ -203,11 +188,8 @@ def test_a_task_of_mteb_has_its_data_set_and_its_own_metric() -> None:
     )
     record = replace(RECORD, suite="mteb:Sts,Find", tasks={"Sts": {}, "Find": {}}, scores=scores)
     _, (sts, find, average) = parsed(index(record, *tasks))
-    assert (sts.task_type, sts.metric_type, sts.metric_value) == (
-        "sentence-similarity",
-        "spearman_cosine",
-        0.5,
-    )
+    assert (sts.task_type, sts.metric_type) == ("sentence-similarity", "spearman_cosine")
+    assert sts.metric_value == 0.5
     assert (find.task_type, find.task_name, find.metric_type) == ("text-retrieval", "Retrieval", "ndcg@10")
     assert (find.dataset_type, find.dataset_revision, find.dataset_name) == ("mteb/find", "0123abc", "Find")
     assert (average.task_type, average.metric_name, average.dataset_revision) == (

@@ -64,13 +64,8 @@ for line in sys.argv[2:]:
 @pytest.mark.slow
 def test_every_module_is_imported_and_a_cell_runs_without_them(tmp_path: Path) -> None:
     lines = ("run --methods simcse --seeds 1 --suite toy --set simcse.steps=2 --probes cost", "report")
-    done = subprocess.run(
-        [sys.executable, "-c", START + WORK, str(tmp_path), *lines],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command, root = [sys.executable, "-c", START + WORK, str(tmp_path), *lines], Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert int(done.stdout.partition(" modules")[0]) > 400
     assert "simcse[steps=2]" in done.stdout

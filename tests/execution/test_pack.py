@@ -33,14 +33,8 @@ def run_packed(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
         (folder.parent / name).mkdir(exist_ok=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder.parent / "home"), "PYTHON": sys.executable}
     environment |= {"OMP_NUM_THREADS": "1", "BENCH_WORKERS": "1"}
-    return subprocess.run(
-        ["sh", str(folder / "run.sh"), *more],  # noqa: S607
-        cwd=folder.parent / "empty",
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command, cwd = ["sh", str(folder / "run.sh"), *more], folder.parent / "empty"
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def rounded(folder: Path) -> Path:
@@ -137,17 +131,8 @@ def test_weights_too_large_for_float16_leave_nothing(cli: Cli, tmp_path: Path) -
     file = next(backbone.glob("*.safetensors"))
     larger = {name: tensor * 1e6 for name, tensor in load_file(file).items()}
     save_file(larger, file, metadata={"format": "pt"})
-    pack = (
-        "pack",
-        "--methods",
-        "untrained",
-        "--suite",
-        "toy",
-        "--backbone",
-        str(backbone),
-        "--out",
-        "packed",
-    )
+    where = ("--suite", "toy", "--backbone", str(backbone), "--out", "packed")
+    pack = ("pack", "--methods", "untrained", *where)
     assert not missing_facts(refusal(cli, *pack, code=1), "float16", "--weights same")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

@@ -112,10 +112,9 @@ def test_teachers_and_members_count() -> None:
     cell = plan.jobs[0].cell
     assert cell.model is not None
     taught = replace(cell, auxiliaries=(("teacher", ModelFolder(cell.model.path, "t", "0")),))
-    assert (
-        sharing.estimate_cell_bytes(taught) - sharing.estimate_cell_bytes(cell)
-        == sharing.FROZEN * sharing._read_model_size(cell.model.path).parameters
-    )
+    parameters = sharing._read_model_size(cell.model.path).parameters
+    added = sharing.estimate_cell_bytes(taught) - sharing.estimate_cell_bytes(cell)
+    assert added == sharing.FROZEN * parameters
 
 
 def test_workers_follow_and_torch_is_asked_only_then() -> None:

@@ -43,9 +43,7 @@ def asked(text: Path, model: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",), ("--estimate",), ("--ranks", "2")])
-def test_a_run_is_refused(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, more: tuple[str, ...]
-) -> None:
+def test_runs(cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, more: tuple[str, ...]) -> None:
     run = ("run", "--methods", "word_overlap,simcse[batch_size=8]", "--seeds", "1-2", "--suite", "toy", *more)
     error = refusal(cli, *run, *asked(text, tiny_bert))
     assert not missing_facts(error, "--corpus short.txt:", "7 sentences", "8 of simcse[batch_size=8]")
@@ -62,9 +60,7 @@ def test_a_run_is_refused(
     ],
     ids=lambda words: words[0],
 )
-def test_commands_refuse(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, command: tuple[str, ...]
-) -> None:
+def test_commands(cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, command: tuple[str, ...]) -> None:
     assert not missing_facts(refusal(cli, *command, *asked(text, tiny_bert)), "7 sentences", "64 of simcse")
     assert not (tmp_path / "results").exists()
 

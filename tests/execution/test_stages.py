@@ -96,9 +96,7 @@ def test_a_stage_keeps_what_trained_it_and_its_records_say_no_more(first: RunRec
 
 
 @pytest.mark.long
-def test_other_environments(
-    cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environments(cli: Cli, tmp_path: Path, first: RunRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(monkeypatch)
     later = of(cli, tmp_path, "later")
     torch, processor = first.provenance["versions"]["torch"], first.timing["processor"]

@@ -117,9 +117,7 @@ def test_the_best_s_neighbours_are_tried(cli: Cli, tiny_bert: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("quick")
-def test_other_texts_and_models_are_in_the_command(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, plans: list[Plan]
-) -> None:
+def test_other_texts_and_models(cli: Cli, tmp_path: Path, tiny_bert: Path, plans: list[Plan]) -> None:
     shutil.copytree(tiny_bert, tmp_path / "own")
     (tmp_path / "own.txt").write_text("\n".join(f"sentence number {number}" for number in range(40)))
     given = ("--backbone", "own", "--corpus", "own.txt", "--dev", "toy", "--train-precision", "bf16")
@@ -203,11 +201,8 @@ def test_a_value_that_diverges_is_left_out(cli: Cli, tmp_path: Path, tiny_bert: 
 def test_encoders_that_train_apart_are_tuned_by_the_dev_score_of_their_sum(cli: Cli, tmp_path: Path) -> None:
     plain = "tncse[nce=false,icnce=false,ictn=false,rtt=none,sub2.lr=1e-3]"
     sets = [f"tncse.{role}.{setting}" for role in ("sub1", "sub2") for setting in ("steps=2", "eval_every=2")]
-    given = [
-        word
-        for setting in (*sets, "tncse.sub1.batch_size=8", "tncse.sub2.batch_size=8")
-        for word in ("--set", setting)
-    ]
+    sets += ["tncse.sub1.batch_size=8", "tncse.sub2.batch_size=8"]
+    given = [word for setting in sets for word in ("--set", setting)]
     code, out, err = cli(
         "tune", plain, "--profile", "quick", "--option", "sub1.lr", "--values", "1e-2,1e-4", *given
     )

@@ -22,17 +22,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from tests.faults import small
-from tests.faults.checks import (
-    MADE,
-    Done,
-    NotSurvivedError,
-    check_kept,
-    check_whole,
-    expect,
-    finished,
-    stable,
-)
+from tests.faults import checks, small
+from tests.faults.checks import MADE, Done, NotSurvivedError, expect
 from tests.support.cli import last_of_each
 
 ROOT = Path(__file__).parents[2]
@@ -211,12 +202,12 @@ def run(folder: Path, arguments: Sequence[str], **how: Any) -> Done:
 
 def finish(folder: Path, arguments: Sequence[str], expected: dict[str, bytes]) -> Done:
     """Run a disturbed run's command again; raises NotSurvivedError unless it ends as undisturbed."""
-    before = finished(folder)
+    before = checks.finished(folder)
     done = run(folder, arguments)
     expect(done.code == 0, f"the same command can't go on: {done.error[-800:]}")
-    check_kept(before, finished(folder))
-    check_whole(folder, expected)
-    if finished(folder):
+    checks.check_kept(before, checks.finished(folder))
+    checks.check_whole(folder, expected)
+    if checks.finished(folder):
         data = ["--data", "data"] if (folder / "data").exists() else []
         verified = run(folder, ["verify", *data])
         expect(verified.code == 0 and "nothing wrong" in verified.out, verified.out + verified.error)
@@ -274,7 +265,7 @@ def undisturbed(work: Work, folder: Path, *extra: str, **how: Any) -> dict[str, 
     folder.mkdir(parents=True, exist_ok=True)
     done = run(folder, work.command(folder, *extra), **how)
     expect(done.code == 0, f"the undisturbed run of {work.name} failed: {done.error[-500:]}")
-    return stable(folder)
+    return checks.stable(folder)
 
 
 def changes(work: Work, folder: Path, *extra: str, **how: Any) -> tuple[dict[str, bytes], list[Change]]:

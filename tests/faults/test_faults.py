@@ -73,9 +73,7 @@ RECORD = "*/seed-1/.toy.json.*"
     ],
     ids=id_of,
 )
-def test_a_command_killed_at_a_moment_goes_on(
-    tmp_path: Path, work: runs.Work, kind: str, pattern: str
-) -> None:
+def test_kills_at_moments(tmp_path: Path, work: runs.Work, kind: str, pattern: str) -> None:
     assert kill.kill(tmp_path / "k", work, 1, moment=(kind, pattern)).total() == 1
 
 
@@ -109,9 +107,7 @@ def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
         *longer((runs.PLAIN, 1, False, 3), (runs.PLAIN, 2, False, 3)),
     ],
 )
-def test_interrupts_are_one_line(
-    tmp_path: Path, work: runs.Work, workers: int, warm: bool, interrupts: int
-) -> None:
+def test_interrupts(tmp_path: Path, work: runs.Work, workers: int, warm: bool, interrupts: int) -> None:
     counts = interrupt.interrupt(tmp_path / "i", work, interrupts, workers=workers, warm=warm)
     assert counts["interrupted"] + counts["interrupted twice"] == interrupts
 
@@ -160,9 +156,7 @@ def test_a_closed_stdout_is_no_error() -> None:
         *slowly((runs.TRAINED, (), range(0, 80, 40)), (runs.TRAINED, ("--workers", "2"), (6, 30))),
     ],
 )
-def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(
-    tmp_path: Path, work: runs.Work, options: tuple[str, ...], rooms: range
-) -> None:
+def test_a_full_disk(tmp_path: Path, work: runs.Work, options: tuple[str, ...], rooms: range) -> None:
     counts = full_disk.full_disk(tmp_path / "f", work, rooms, *options)
     assert counts[f"full disks ({work.name})"] > len(rooms) // 2
 
@@ -225,9 +219,7 @@ def test_no_flipped_bit_of_a_record_is_used_in_silence(tmp_path: Path) -> None:
         *slowly((runs.TRAINED, 3, 1, 2, True), (runs.PLAIN, 3, 2, 2, True)),
     ],
 )
-def test_processes_share_a_folder(
-    tmp_path: Path, work: runs.Work, number: int, workers: int, kills: int, warm: bool
-) -> None:
+def test_sharing(tmp_path: Path, work: runs.Work, number: int, workers: int, kills: int, warm: bool) -> None:
     processes.share(tmp_path / "p", work, number, workers=workers, kills=kills, warm=warm)
 
 

@@ -10,15 +10,9 @@ from bench.registry import discover
 from tests.support.house import module_files
 
 _OTHERS = (  # what bench's modules import inside functions, and what a warm run begins with
-    "jinja2",
-    "matplotlib.figure",
-    "pandas",
-    "rich._emoji_codes",
-    "rich.progress",
-    "scipy.stats",
-    "tests.faults.runs",
+    *("jinja2", "matplotlib.figure", "pandas", "rich._emoji_codes", "rich.progress", "scipy.stats"),
+    *("tests.faults.runs", "transformers.models.bert.modeling_bert"),
     "torch._dynamo",  # AdamW loads it
-    "transformers.models.bert.modeling_bert",
 )
 
 for _name in module_files():

@@ -72,9 +72,7 @@ def test_the_plan_refuses_a_backbone_without(
         ("unsee_barlow[dropout=0]", "mamba"),
     ],
 )
-def test_the_refusal_s_advice_works(
-    cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str
-) -> None:
+def test_advice_works(cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str) -> None:
     code, out, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", methods, "--dry-run")
     assert (code, "to do" in out) == (0, True), err
 
@@ -92,9 +90,7 @@ def test_the_refusal_s_advice_works(
         ("distill:bsl", "qwen2", ""),  # a student learns by its [CLS], whatever its pooling
     ],
 )
-def test_the_refusal_names_every_option_that_is_needed_or_none(
-    cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str, way: str
-) -> None:
+def test_ways(cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str, way: str) -> None:
     error = refusal(cli, *RUN.split(), str(zoo(backbone)), "--methods", methods, "--dry-run")
     assert f"expected another model{' or ' + way if way else ''}; bench show" in error
     if way:
@@ -113,9 +109,7 @@ def test_all_refused_methods_are_named_at_once(cli: Cli, zoo: Callable[[str], Pa
 @pytest.mark.parametrize(
     "backbone", [pytest.param(name, marks=LONG) for name in ("t5", "albert", "eurobert", "qwen2")]
 )
-def test_offers_of_bench_show_train(
-    cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path
-) -> None:
+def test_offers_train(cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path) -> None:
     shown = cli("show", f"hf:{zoo(backbone)}:avg")[1]
     ways = re.findall(r"\(but (\S+\])\)", shown)
     assert ways
@@ -130,9 +124,7 @@ def test_offers_of_bench_show_train(
     "backbone",
     [name if name in ("albert", "modernbert") else pytest.param(name, marks=LONG) for name in ENCODERS],
 )
-def test_tncse_trains_on_encoders(
-    cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path
-) -> None:
+def test_tncse_trains(cli: Cli, zoo: Callable[[str], Path], backbone: str, tmp_path: Path) -> None:
     line = f"{RUN} {shlex.quote(str(zoo(backbone)))} --methods tncse {TWO_STEPS}"
     code, _, err = cli(*shlex.split(line), as_is=True)
     assert code == 0, err

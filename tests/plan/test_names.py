@@ -42,7 +42,7 @@ def renamed(tmp_path: Path, name: str, campaign: str = "local") -> None:
     forge(place / name / "no-seed" / "toy.json", lambda record: record.update(method=name))
 
 
-@pytest.mark.parametrize("more", [(), ("--dry-run",), ("--estimate",)])
+@pytest.mark.parametrize("extra", [(), ("--dry-run",), ("--estimate",)])
 @pytest.mark.parametrize(
     ("methods", "facts"),
     [

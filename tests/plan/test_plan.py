@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -131,9 +132,7 @@ def test_a_text_is_read_once_for_shared_plans(tmp_path: Path, text_reads: Counte
     other.write_text("Another line.\nAnd more.\n" * 64)
     specs = [
         RunSpec(parse_methods(methods), (seed,), "mini", corpus=file)
-        for methods in ("simcse", "arccon")
-        for seed in (1, 2)
-        for file in (one, other)
+        for methods, seed, file in product(("simcse", "arccon"), (1, 2), (one, other))
     ]
     inputs = PlanInputs()
     shared = [text_in(spec, inputs) for spec in specs]

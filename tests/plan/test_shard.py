@@ -109,8 +109,8 @@ def test_a_failed_cell_of_a_shard_stays_out_and_is_named(cli: Cli, tmp_path: Pat
     run = ("run", "--methods", "noise", "--seeds", "1-2", "--suite", "toy")
     assert cli(*run)[0] == 0
     path = next((tmp_path / "results").rglob("seed-2/toy.json"))
-    failed = {"status": "failed", "scores": [], "predictions": None, "reason": "planted"}
-    forge(path, lambda record: record.update(failed))
+    failed = {"status": "failed", "predictions": None, "reason": "planted"}
+    forge(path, lambda record: record.update(failed, scores=[]))
     code, out, _ = cli("merge", "results", "--into", "merged")
     assert (code, missing_facts(out, "1 failed cells", "mini/noise/seed-2/toy.json")) == (0, [])
     assert out.splitlines()[-1].startswith("merged/local: 1 records")

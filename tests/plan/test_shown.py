@@ -35,11 +35,8 @@ def test_it_says_what_the_plan_says(cli: Cli) -> None:
 
 def test_sources_of_a_method_without_a_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     load = profiles.load_profile
-    monkeypatch.setattr(
-        profiles,
-        "load_profile",
-        lambda name: replace(load(name), methods={"simcse": load(name).methods["simcse"]}),
-    )
+    profile = replace(load("mini"), methods={"simcse": load("mini").methods["simcse"]})
+    monkeypatch.setattr(profiles, "load_profile", lambda name: profile)
     shown = show(cli, "distill:simcse", "--profile", "mini", "--set", "distill.batch_size=32")
     assert numbers_in(shown["budget"][0]) == [9600, 1600]
     assert f"steps=300{BUDGET} mini)" in shown["option"]

@@ -173,17 +173,7 @@ def test_a_file_that_may_not_be_read_may_be_locked(tmp_path: Path, monkeypatch: 
     assert filesystem.is_locked(tmp_path / "file") is None
 
 
-PORTABLE = (
-    "simcse",
-    "SimCSE",
-    "con-1",
-    "console",
-    "aux-12ab34cd",
-    "com",
-    "com10",
-    "lpt",
-    "a[lr=1e-05,b=False]",
-)
+PORTABLE = ("simcse", "SimCSE", "con-1", "console", "aux-12ab34cd", "com", "com10", "lpt", "a[lr=1e-05,b=F]")
 RESERVED = (
     *("CON", "con", "Prn", "aux", "NUL", "nul.tar.gz", "COM0", "com9", "lpt9.txt", "COM¹", "LPT³"),
     *("CONIN$", "conout$", "aux.txt", "CON .x"),

@@ -18,14 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.errors import (
-    BenchError,
-    DataError,
-    InputError,
-    MisplacedRecordError,
-    StorageError,
-    UnreadableRecordError,
-)
+from bench import errors
+from bench.errors import BenchError, DataError, InputError
 from bench.records.filesystem import temporary_path
 from bench.records.record import RecordPlace, RunRecord, Score, parse_record, record_to_json, safe_name
 from bench.records.store import ResultStore, parse_predictions, predictions_to_npz
@@ -121,12 +115,10 @@ def test_what_cannot_be_read_is_not_taken_for_damaged(store: ResultStore, suffix
     written = store.write(PLACE, RECORD, PREDICTIONS)
     file = store.path(PLACE).with_suffix(suffix)
     of_json: list[Callable[[], object]] = [lambda: store.seeds(PLACE), store.records]
-    of_npz: list[Callable[[], object]] = [
-        lambda: store.is_whole(PLACE, written),
-        lambda: store.predictions(written),
-    ]
+    of_npz: list[Callable[[], object]]
+    of_npz = [lambda: store.is_whole(PLACE, written), lambda: store.predictions(written)]
     for look in (lambda: store.finished(PLACE), *(of_json if suffix == ".json" else of_npz)):
-        with unreadable(file, number=number), pytest.raises(UnreadableRecordError) as caught:
+        with unreadable(file, number=number), pytest.raises(errors.UnreadableRecordError) as caught:
             look()
         assert (caught.value.where, missing_facts(caught.value, os.strerror(number))) == (str(file), [])
     assert store.finished(PLACE) == written
@@ -140,7 +132,7 @@ def test_what_is_no_file_is_not_read(store: ResultStore, suffix: str, place: str
     file = store.path(PLACE).with_suffix(suffix)
     file.unlink()
     file.symlink_to(place)
-    with pytest.raises(UnreadableRecordError, match="no regular file") as caught:
+    with pytest.raises(errors.UnreadableRecordError, match="no regular file") as caught:
         store.finished(PLACE)
     assert caught.value.where == str(file)
 
@@ -201,9 +193,9 @@ def test_nothing_is_written_or_removed_through_a_link(store: ResultStore, tmp_pa
     temporary_path(store.path(PLACE)).write_text("half")
     before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
     store.clear_leftovers()
-    with pytest.raises(StorageError, match="is a link"):
+    with pytest.raises(errors.StorageError, match="is a link"):
         store.write(PLACE, replace(RECORD, key="new"), PREDICTIONS)
-    with pytest.raises(StorageError, match="is a link"), store.claim(PLACE, wait=False):
+    with pytest.raises(errors.StorageError, match="is a link"), store.claim(PLACE, wait=False):
         pass
     assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
     assert store.read(PLACE) is not None
@@ -267,12 +259,12 @@ def test_a_copied_record_is_not_a_second_seed(store: ResultStore) -> None:
     store.write(PLACE, RECORD, PREDICTIONS)
     copied = store.path(PLACE).parent.with_name("seed-1-backup")
     shutil.copytree(store.path(PLACE).parent, copied)
-    with pytest.raises(MisplacedRecordError, match="record of noise"):
+    with pytest.raises(errors.MisplacedRecordError, match="record of noise"):
         store.records()
     second = replace(PLACE, seed=2)
     copied.rename(store.path(second).parent)
     for look in (store.read, store.finished):
-        with pytest.raises(MisplacedRecordError, match="record of noise"):
+        with pytest.raises(errors.MisplacedRecordError, match="record of noise"):
             look(second)
     found, damaged = store.seeds(PLACE)
     assert (list(found), list(damaged)) == ([PLACE], [store.path(second)])
@@ -324,10 +316,8 @@ def test_they_are_read_as_they_were_written() -> None:
 def test_the_form_is_that_of_every_record_there_is() -> None:
     """Records keep the file's hash: another numpy or Python that writes other bytes must not go unnoticed."""
     assert len(WRITTEN) == 510
-    assert (
-        hashlib.sha256(WRITTEN).hexdigest()
-        == "8a12fc4b693d0d9978f4946579c7abf63e620ff6bcfbd938123e2d54227ca196"
-    )
+    digest = hashlib.sha256(WRITTEN).hexdigest()
+    assert digest == "8a12fc4b693d0d9978f4946579c7abf63e620ff6bcfbd938123e2d54227ca196"
 
 
 @pytest.mark.parametrize(

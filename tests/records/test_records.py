@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 
 from bench.errors import DataError
+from bench.records import record as stored
 from bench.records.integrity import find_record_faults, seal_record
-from bench.records.record import (
-    RunRecord,
-    Score,
-    count_training_sentences,
-    distinct_stages,
-    last_stages,
-    parse_record,
-    record_to_json,
-    sum_training_seconds,
-)
+from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.reports.tables.sweep_tables import stage_curves
 from tests.support.campaigns import make_record
@@ -54,7 +46,7 @@ def record(**keys: str) -> RunRecord:
 )
 def test_the_stages_that_end_a_training(keys: dict[str, str], last: list[str]) -> None:
     made = record(**keys)
-    assert list(last_stages(made)) == last
+    assert list(stored.last_stages(made)) == last
     roles = [name.replace("__", "/") for name in keys]
     assert stage_curves([made], "dev_curve") == [[[10, roles.index(role) / 10]] for role in last]
 
@@ -68,9 +60,9 @@ def test_a_committed_twin_shows_its_joint_stage() -> None:
 
 def test_a_stage_that_members_share_counts_once() -> None:
     made = record(a__joint="c", a__sub1="s", a__sub2="t", b__joint="d", b__sub1="s", b__sub2="t")
-    assert list(distinct_stages(made)) == ["a/joint", "a/sub1", "a/sub2", "b/joint"]
-    assert (count_training_sentences(made), sum_training_seconds(made)) == (400, 10.0)
-    assert count_training_sentences(record(sub1="a", sub2="b")) == 200
+    assert list(stored.distinct_stages(made)) == ["a/joint", "a/sub1", "a/sub2", "b/joint"]
+    assert (stored.count_training_sentences(made), stored.sum_training_seconds(made)) == (400, 10.0)
+    assert stored.count_training_sentences(record(sub1="a", sub2="b")) == 200
 
 
 RECORD = RunRecord("mini", "noise", "noise", 1, {}, None, 1, "toy", {}, "", "ok")

@@ -7,19 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.schema import (
-    DEEPEST,
-    Block,
-    ListOf,
-    MapOf,
-    Maybe,
-    Shape,
-    find_fault,
-    find_unwritable,
-    is_boolean,
-    is_count,
-    is_text,
-)
+from bench import schema
+from bench.schema import Block, ListOf, MapOf, Maybe, is_boolean, is_count, is_text
 
 BLOCK = Block({"a": is_count}, {"b": ListOf(MapOf(is_text), least=1), "c": Maybe(is_boolean)}, closed=True)
 
@@ -41,12 +30,12 @@ BLOCK = Block({"a": is_count}, {"b": ListOf(MapOf(is_text), least=1), "c": Maybe
     ],
 )
 def test_a_fault_is_named_by_its_place(value: Any, place: str | None) -> None:
-    assert find_fault(value, BLOCK) == place
+    assert schema.find_fault(value, BLOCK) == place
 
 
 @pytest.mark.parametrize("shape", [BLOCK, ListOf(is_text), MapOf(is_text), Maybe(is_boolean), is_boolean])
-def test_a_value_that_is_wrong_itself_is_a_dot(shape: Shape) -> None:
-    assert find_fault(3, shape) == "."
+def test_a_value_that_is_wrong_itself_is_a_dot(shape: schema.Shape) -> None:
+    assert schema.find_fault(3, shape) == "."
 
 
 @pytest.mark.parametrize(
@@ -61,16 +50,16 @@ def test_a_value_that_is_wrong_itself_is_a_dot(shape: Shape) -> None:
     ],
 )
 def test_what_cannot_be_written_again_is_named(value: Any, place: str | None) -> None:
-    assert find_unwritable(value) == place
+    assert schema.find_unwritable(value) == place
 
 
 @pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])
 def test_what_lies_too_deep_is_named(wrap: Callable[[Any], Any]) -> None:
     value: Any = 1
-    for _ in range(DEEPEST):
+    for _ in range(schema.DEEPEST):
         value = wrap(value)
-    assert find_unwritable(value) is None
-    assert find_unwritable(value, DEEPEST - 1) is not None
-    place = find_unwritable(wrap(value))
+    assert schema.find_unwritable(value) is None
+    assert schema.find_unwritable(value, schema.DEEPEST - 1) is not None
+    place = schema.find_unwritable(wrap(value))
     assert place is not None
-    assert place in (".".join(["a"] * DEEPEST), "[0]" * DEEPEST)
+    assert place in (".".join(["a"] * schema.DEEPEST), "[0]" * schema.DEEPEST)
