@@ -99,10 +99,10 @@ def watch_all(clock: Clock) -> None:
     import bench.training.loop
     import bench.training.sentence_encoder
 
-    clock.watch(bench.nn.model_folder, "content_hash", "hash")
-    clock.watch(bench.execution.encoder_builder, "content_hash", "hash")
-    clock.watch(bench.execution.stage_cache, "_checksums", "hash")
-    clock.watch(bench.nn.backbone, "_load", "load")
+    clock.watch(bench.nn.model_folder, "hash_model", "hash")
+    clock.watch(bench.execution.encoder_builder, "hash_model", "hash")
+    clock.watch(bench.execution.stage_cache, "_hash_files", "hash")
+    clock.watch(bench.nn.backbone, "_load_whole_model", "load")
     clock.watch(PreTrainedTokenizerBase, "__call__", "tokenise")
     clock.watch(bench.training.sentence_encoder, "train", "forward")  # what is left of it
     clock.watch(torch.Tensor, "backward", "backward")
@@ -113,7 +113,7 @@ def watch_all(clock: Clock) -> None:
     clock.watch(PreTrainedModel, "save_pretrained", "save")
     clock.watch(PreTrainedTokenizerBase, "save_pretrained", "save")
     clock.watch(bench.execution.cell_run, "measure_job", "evaluate")
-    clock.watch(bench.probes.measurement, "measure", "probes")
+    clock.watch(bench.probes.measurement, "measure_probes", "probes")
     clock.watch(bench.records.store.ResultStore, "write", "write")
 
 
