@@ -221,14 +221,14 @@ def test_prompts_by_option(tiny_bert: Path) -> None:
     assert isinstance(plain, TransformerEncoder)
     assert plain.facts["pooling"] == "cls"
     encoder: Any = hugging_face(tiny_bert, prompt='"the "', query_prompt='""', passage_prompt="river")
-    assert isinstance(encoder, PromptedEncoder)
+    assert [isinstance(model, PromptedEncoder) for model in (encoder, plain)] == [True, False]
     texts = ["man", "a doctor in the city"]
     for kind, before in {"": "the ", "query": "", "document": "river"}.items():
         expected = plain.encode([before + text for text in texts])
         np.testing.assert_array_equal(encoder.encode_as(texts, kind), expected)
     np.testing.assert_array_equal(encoder.encode(texts), encoder.encode_as(texts, ""))
-    expected = plain.embed(plain.prepare(["the " + text for text in texts]))
-    np.testing.assert_array_equal(encoder.embed(encoder.prepare(texts)).numpy(), expected.numpy())
+    tensor = plain.embed(plain.prepare(["the " + text for text in texts]))
+    np.testing.assert_array_equal(encoder.embed(encoder.prepare(texts)).numpy(), tensor.numpy())
     assert encoder.facts["prompt"] == 'any "the ", document "river"'
     assert encoder.facts["prompt_from"] == "the options"
     both = hugging_face(tiny_bert, prompt="the")

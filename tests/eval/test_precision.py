@@ -48,7 +48,7 @@ def test_a_lower_precision_changes_vectors_a_little_and_the_encoder_not(
 
 def test_an_encoder_without_a_model_has_no_other_precision() -> None:
     with pytest.raises(BenchError) as caught:
-        cast_encoder(FunctionEncoder(len), "bf16")  # type: ignore[arg-type]
+        cast_encoder(FunctionEncoder(len), "bf16")
     assert not missing_facts(caught.value, "FunctionEncoder", "fp32 only", "--precision")
 
 

@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from bench.baselines.whitening import WhitenedEncoder
 from bench.data.toy import make_toy_task
-from bench.nn.backbone import TransformerEncoder
+from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.hooks import compute_attention_weights, find_towers, watch_towers
 from bench.nn.observer import LayerView, ObservedTower, Observer, UntraceableError
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from tests.support.folders import sentence_transformers_folder
+from tests.support.zoo import ZOO
 
 LAYERS, HEADS, SIZE = 3, 2, 16
 SHAPE: dict[str, Any] = {
@@ -278,3 +280,37 @@ def test_an_encoder_gives_the_same_vectors_when_it_is_watched(
     assert (found == expected).all()
     assert rows == [40] * len(find_towers(encoder))
     assert sum(len(ids) for _, ids, _ in seen.batches) == 40 * len(rows)
+
+
+WATCHED = [name for name in ZOO if name not in ("bart", "mamba", "t5")]
+"""Those with one attention a layer; T5's scores are not scaled, so their rounding is larger."""
+PADDED = ("A child plays.", "The doctor reads a long book in the garden.")  # as they are encoded
+EQUAL = ("A child plays.", "A child plays.")
+
+
+def eager(folder: Path, encoder: TransformerEncoder, texts: Sequence[str]) -> tuple[list[Tensor], Tensor]:
+    """Weights of every layer by eager attention, and the mask of tokens."""
+    kind: Any = type(encoder.model)
+    with silence_libraries(), torch.no_grad():
+        model = kind.from_pretrained(folder, attn_implementation="eager").eval()
+        chunk = encoder._prepare_rows(encoder.token_ids(texts))
+        output = model(input_ids=chunk.ids, attention_mask=chunk.mask.long(), output_attentions=True)
+    return list(output.attentions), chunk.mask
+
+
+@pytest.mark.parametrize("texts", [PADDED, EQUAL], ids=["padded", "of one length"])
+@pytest.mark.parametrize("name", WATCHED)
+def test_weights_are_those_of_eager_attention(
+    name: str, texts: tuple[str, ...], zoo: Callable[[str], Path]
+) -> None:
+    encoder, seen = TransformerEncoder(zoo(name), "avg"), Seen()
+    expected, mask = eager(zoo(name), encoder, texts)
+    with watch_towers(find_towers(encoder), [seen]):
+        encoder.encode(texts, batch_tokens=10_000)
+    assert len(seen.layers) == len(expected) == 2
+    tokens = mask[:, None, :, None].bool()
+    for (*_, own), theirs in zip(seen.layers, expected, strict=True):
+        assert own.shape == theirs.shape
+        assert float(((own - theirs) * tokens).abs().max()) <= 1e-6
+        if encoder.causal:
+            assert float(own.triu(1).abs().max()) == 0

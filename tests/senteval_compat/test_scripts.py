@@ -19,72 +19,55 @@ from bench.nn.backbone import TransformerEncoder
 from bench.senteval_compat import evaluation
 from tests.support.senteval_toy import Hashed, engine
 
-# Built as SimCSE's evaluation.py is: its arguments, parameters, batcher, engine per task and look-ups.
+# Arguments, parameters, batcher, engine per task and look-ups of SimCSE's evaluation.py.
 SCRIPT = """
-import argparse, logging, sys
-import numpy as np
+import argparse, sys
 import torch
 from transformers import AutoModel, AutoTokenizer
 
 sys.path.insert(0, "./SentEval")
 from bench import senteval_compat as senteval
 
-STS = ["STS12", "STSBenchmark", "SICKRelatedness"]
 TRANSFER = ["MR", "SST2", "TREC", "MRPC"]
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name_or_path")
+parser.add_argument("--data")
+parser.add_argument("--mode", choices=["dev", "test", "fasttest"], default="test")
+args = parser.parse_args()
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = AutoModel.from_pretrained(args.model_name_or_path).to(device).eval()
+words = AutoTokenizer.from_pretrained(args.model_name_or_path)
+settings = {"task_path": args.data, "usepytorch": True, "kfold": 5}
+settings["classifier"] = dict(nhid=0, optim="rmsprop", batch_size=128, tenacity=3, epoch_size=2)
+if args.mode == "test":
+    settings["kfold"] = 10
+    settings["classifier"] = dict(nhid=0, optim="adam", batch_size=64, tenacity=5, epoch_size=4)
 
+def prepare(params, samples):
+    return None
 
-def run():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model_name_or_path")
-    parser.add_argument("--data")
-    parser.add_argument("--mode", choices=["dev", "test", "fasttest"], default="test")
-    args = parser.parse_args()
-    device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    model = AutoModel.from_pretrained(args.model_name_or_path).to(device).eval()
-    words = AutoTokenizer.from_pretrained(args.model_name_or_path)
+def batcher(params, batch, max_length=None):
+    if batch and batch[0] and isinstance(batch[0][0], bytes):
+        batch = [[word.decode() for word in sentence] for sentence in batch]
+    inputs = words([" ".join(sentence) for sentence in batch], return_tensors="pt", padding=True).to(device)
+    with torch.no_grad():
+        states = model(**inputs, output_hidden_states=True, return_dict=True).last_hidden_state
+    mask = inputs["attention_mask"].unsqueeze(-1)
+    return ((states * mask).sum(1) / mask.sum(1)).cpu()
 
-    settings = {"task_path": args.data, "usepytorch": True}
-    if args.mode == "test":
-        settings["kfold"] = 10
-        settings["classifier"] = dict(nhid=0, optim="adam", batch_size=64, tenacity=5, epoch_size=4)
-    else:
-        settings["kfold"] = 5
-        settings["classifier"] = dict(nhid=0, optim="rmsprop", batch_size=128, tenacity=3, epoch_size=2)
-
-    def prepare(params, samples):
-        return None
-
-    def batcher(params, batch, max_length=None):
-        if batch and batch[0] and isinstance(batch[0][0], bytes):
-            batch = [[word.decode() for word in sentence] for sentence in batch]
-        texts = [" ".join(sentence) for sentence in batch]
-        inputs = words(texts, return_tensors="pt", padding=True).to(device)
-        with torch.no_grad():
-            states = model(**inputs, output_hidden_states=True, return_dict=True).last_hidden_state
-        mask = inputs["attention_mask"].unsqueeze(-1)
-        return ((states * mask).sum(1) / mask.sum(1)).cpu()
-
-    found = {}
-    for task in STS + TRANSFER:
-        found[task] = senteval.engine.SE(settings, batcher, prepare).eval(task)
-    row = {}
-    for task in STS + TRANSFER:
-        result = found[task]
-        if args.mode == "dev" and task != "STS12":
-            row[task] = result["devacc"] if task in TRANSFER else result["dev"]["spearman"][0] * 100
-        elif args.mode != "dev" and task in TRANSFER:
-            row[task] = result["acc"]
-        elif args.mode != "dev":
-            years = task.startswith("STS1")
-            one = result["all"]["spearman"]["all"] if years else result["test"]["spearman"].correlation
-            row[task] = one * 100
-    print("-----", args.mode, "-----")
-    print(" ".join(f"{task}={value:.2f}" for task, value in row.items()))
-    return row, found
-
-
-if __name__ == "__main__":
-    row, found = run()
+row, found = {}, {}
+for task in ["STS12", "STSBenchmark", "SICKRelatedness", *TRANSFER]:
+    found[task] = result = senteval.engine.SE(settings, batcher, prepare).eval(task)
+    if args.mode == "dev" and task != "STS12":
+        row[task] = result["devacc"] if task in TRANSFER else result["dev"]["spearman"][0] * 100
+    elif args.mode != "dev" and task in TRANSFER:
+        row[task] = result["acc"]
+    elif args.mode != "dev":
+        years = task.startswith("STS1")
+        row[task] = 100 * (
+            result["all"]["spearman"]["all"] if years else result["test"]["spearman"].correlation
+        )
+print(" ".join(f"{task}={value:.2f}" for task, value in row.items()))
 """
 
 

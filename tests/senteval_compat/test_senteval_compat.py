@@ -19,7 +19,6 @@ from bench.eval.sgd import ClassifierSettings
 from bench.eval.sts import predict_similarities, score_task
 from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences
-from bench.nn.backbone import TransformerEncoder
 from tests.support.messages import missing_facts
 from tests.support.senteval_toy import FULL, Hashed, engine
 
@@ -83,24 +82,6 @@ def test_transfer_is_the_main_paths_rounded(task_path: Path, name: str, solver: 
     expected = {"devacc": dev, "acc": test, "ndev": items, "ntest": items}
     expected |= {"f1": round(100 * main.f1, 2)} if name == "MRPC" else {}
     assert found == pytest.approx(expected, abs=1e-12)
-
-
-def test_a_live_batcher_gives_the_main_paths_numbers(tiny_bert: Path, task_path: Path) -> None:
-    encoder = TransformerEncoder(tiny_bert, "avg")
-    model, tokenizer = encoder.model, encoder.tokenizer
-
-    def batcher(params: Any, batch: list[list[str]]) -> torch.Tensor:
-        inputs = tokenizer([" ".join(words) for words in batch], return_tensors="pt", padding=True)
-        with torch.no_grad():
-            states = model(**inputs).last_hidden_state
-        mask = inputs["attention_mask"].unsqueeze(-1)
-        pooled: torch.Tensor = (states * mask).sum(1) / mask.sum(1)
-        return pooled
-
-    found = batched(task_path, batcher, batch_size=5).eval("STSBenchmark")
-    task = read(task_path, "STSB")
-    main = score_task(task, predict_similarities(encoder, [task])["STSB"])[0].value
-    assert found["test"]["spearman"].correlation == pytest.approx(main, abs=1e-6)
 
 
 def test_the_scripts_own_similarity_is_used(task_path: Path) -> None:
