@@ -104,7 +104,7 @@ def _compute_states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Te
 
 
 def check_first_token(model: Any, tokenizer: Any, *, causal: bool, where: str) -> None:
-    """Raise InputError where the first token can't stand for a sentence."""
+    """Raise InputError where pooling 'cls' would take a meaningless token."""
     if causal:
         raise InputError(
             f"{type(model).__name__} is causal: its first token knows nothing of what follows, so pooling "
@@ -189,7 +189,7 @@ def count_positions(model: Any) -> int | None:
 
 
 def find_longest_input(model: Any, tokenizer: Any) -> int:
-    """Return the longest input in tokens, specials included; raises InputError where a word has no room."""
+    """Return the longest input in tokens, specials included; InputError where it is too short for a word."""
     positions, given = count_positions(model), tokenizer.model_max_length
     if not isinstance(given, int | float) or not given >= 3 or (positions is not None and positions < 3):
         raise InputError(
@@ -203,7 +203,7 @@ def find_longest_input(model: Any, tokenizer: Any) -> int:
 
 
 def set_padding_token(model: Any, tokenizer: Any, where: str) -> None:
-    """Give a causal model's tokenizer a padding token; raises InputError where none can serve."""
+    """Give a causal model's tokenizer a padding token; InputError where all candidates are unsuitable."""
     size, pad = _count_embeddings(model), tokenizer.pad_token_id
     if pad is not None and pad < size:
         return
@@ -217,7 +217,7 @@ def set_padding_token(model: Any, tokenizer: Any, where: str) -> None:
 
 
 def check_vocabulary(model: Any, tokenizer: Any, where: str) -> None:
-    """Raise InputError for a token beyond the model's table; added tokens, which may never occur, may be."""
+    """Raise InputError for a token beyond the model's table, added tokens excepted."""
     size, added = _count_embeddings(model), tokenizer.added_tokens_decoder
     if len(tokenizer) <= size:
         return
@@ -227,7 +227,7 @@ def check_vocabulary(model: Any, tokenizer: Any, where: str) -> None:
 
 
 def missing_embedding_error(size: int, number: int, token: str, where: str) -> InputError:
-    """Return the error for a token without an embedding."""
+    """Return the error for a token beyond the table of embeddings."""
     return InputError(
         f"the tokenizer's token {token!a} has the id {number}, the model's table of embeddings {size} rows",
         where=where,

@@ -1,4 +1,4 @@
-"""Encoders around Hugging Face transformers: loading without surprises, pooling, batching."""
+"""Encoders around Hugging Face transformers: safe loading, pooling, batching."""
 
 from __future__ import annotations
 
@@ -352,10 +352,10 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 def load_folder(
     folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
 ) -> tuple[Any, Any, list[str], list[str]]:
-    """Load a folder in float32, quietly: (model, tokenizer, missing weights, weights that nothing reads).
+    """Load a folder in float32, quietly: (model, tokenizer, missing weights, unread weights).
 
     ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
-    refuses a folder that can't be loaded, would run or fetch something, or has quantised or unread weights.
+    refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights.
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     check_folder(folder)

@@ -52,7 +52,7 @@ def list_cael_layers(layers: int, count: int) -> tuple[int, ...]:
     """Return the CAELs' positions, {j : 1 <= j <= L, j mod k = 0} with k = L / n; the last is layer L.
 
     Raises:
-        InputError: a number that doesn't divide the layers.
+        InputError: a number other than a divisor of the layers.
     """
     if count == 0:
         return ()
@@ -88,7 +88,7 @@ def compute_twin_states(
         cls_only: Compute only the primitive streams' [CLS], (B, 1, H).
 
     Raises:
-        InputError: with CAELs, towers that don't match (see :func:`check_towers`), positions outside the
+        InputError: with CAELs, unlike towers (see :func:`check_towers`), positions outside the
             layers or out of order, or an unknown cross stream.
     """
     if not caels:

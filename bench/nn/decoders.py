@@ -78,7 +78,7 @@ class OneWordEncoder(TemplateEncoder):
         form: "released" puts :func:`end_prompt_sentence` of a sentence into it, "paper" the sentence.
 
     Raises:
-        InputError: a bidirectional model, or a template that lacks {sentence} or leaves it no room.
+        InputError: a bidirectional model, or a template that lacks {sentence} or is too long.
     """
 
     def __init__(

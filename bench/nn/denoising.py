@@ -21,14 +21,14 @@ POSITIONS = ("released", "aligned", "unshifted")
 
 
 def check_positions(model: Any) -> None:
-    """Raise InputError for a model that takes no position ids, which denoising gives."""
+    """Raise InputError for a model that lacks an input for position ids."""
     if "position_ids" not in inspect.signature(model.forward).parameters:
         what = f"denoising with a {type(model).__name__}, which takes no position ids"
         raise InputError(what, expected="a model such as BertModel or RobertaModel, or denoising=false")
 
 
 class BareTemplates(NamedTuple):
-    """A template without a sentence, once for each length of a sentence."""
+    """The bare template, once for each length of a sentence."""
 
     ids: Tensor  # token ids, (K, L), all rows alike
     places: Tensor  # position of each token, (K, L)

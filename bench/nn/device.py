@@ -51,7 +51,7 @@ Module = TypeVar("Module", bound="torch.nn.Module")
 
 
 def check_available(device: str, where: str) -> None:
-    """Raise InputError where torch sees no device of this kind; ``where`` names the option."""
+    """Raise InputError where torch lacks a device of this kind; ``where`` names the option."""
     kind = torch.device(device).type
     if kind == "cuda" and not torch.cuda.is_available():
         raise InputError("torch sees no CUDA device", where=where, hint="use --device cpu")

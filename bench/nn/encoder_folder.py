@@ -94,17 +94,17 @@ def check_target(out: Path) -> None:
 
 
 def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, Any] | None = None) -> None:
-    """Write an encoder, all or nothing, as a folder that gives the same vectors when it is loaded.
+    """Write an encoder atomically as a folder that gives the same vectors when it is loaded.
 
     Args:
-        encoder: A transformer, with or without prompts, a table of token vectors, or a sum of such encoders.
+        encoder: A transformer, plain or with prompts, a table of token vectors, or a sum of such encoders.
         out: Folder to write: a new or an empty one.
         card: Model card in markdown, front matter excluded; loading instructions are added.
         about: For the front matter, see :func:`bench.nn.model_metadata.format_front_matter`.
 
     Raises:
-        InputError: a folder with content, another kind of encoder, or one that its files don't determine.
-        BenchError: the folder can't be written.
+        InputError: a folder with content, another kind of encoder, or one with changed layers.
+        BenchError: writing fails.
     """
     check_target(out)
     try:
@@ -119,7 +119,7 @@ def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, A
 
 
 def load_encoder(path: Path, device: str = "cpu") -> Encoder:
-    """Return the encoder of a folder that :func:`export_encoder` wrote; runs no code and no pickle from it.
+    """Return the encoder of a folder that :func:`export_encoder` wrote; code and pickles in it stay unused.
 
     Raises:
         InputError: another folder, a newer schema, missing or damaged files.
@@ -144,7 +144,7 @@ def load_encoder(path: Path, device: str = "cpu") -> Encoder:
 
 
 def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
-    """Return the parts of a sum, or the encoder; raises InputError for a kind that no folder holds."""
+    """Return the parts of a sum, or the encoder; raises InputError for an unsupported kind."""
     parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
     for part in map(_strip_prompts, parts):
         if isinstance(part, TemplateEncoder):

@@ -191,7 +191,7 @@ def check_folder_kind(folder: Path) -> None:
 
 
 def check_modules_file(folder: Path) -> None:
-    """Raise InputError for a folder without modules.json."""
+    """Raise InputError for a folder that lacks modules.json."""
     if not (folder / "modules.json").is_file():
         raise InputError(
             "not a sentence-transformers folder (it would silently become mean pooling)",

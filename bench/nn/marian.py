@@ -94,7 +94,7 @@ class MarianTranslator:
         code: Target language of a model with several, such as "cmn_Hans".
 
     Raises:
-        InputError: the folder can't be loaded, or the code is unknown or missing.
+        InputError: the folder is unloadable, or the code is unknown or missing.
     """
 
     def __init__(

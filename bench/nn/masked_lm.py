@@ -19,7 +19,7 @@ from bench.nn.untrusted import check_weights
 def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
     """Load (model, tokenizer) from a folder in float32, quietly.
 
-    ``new_head`` keeps the head that transformers draws from torch's state for a checkpoint without one.
+    ``new_head`` keeps the head that transformers draws from torch's state for a headless checkpoint.
 
     Raises: InputError where the folder lacks a masked language model, weights or a mask token.
     """
@@ -35,7 +35,7 @@ def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:
 
 
 def compute_lm_logits(model: Any, chunk: Chunk) -> Tensor:
-    """Return a masked language model's logits of every token, (b, L, V), with no device synchronisation."""
+    """Return a masked language model's logits of every token, (b, L, V), in one go."""
     known = isinstance(model, BertForMaskedLM | RobertaForMaskedLM | DistilBertForMaskedLM)
     whole = known and model.config._attn_implementation in IMPLEMENTATIONS
     mask = build_attention_mask(model.config, chunk) if whole else chunk.mask

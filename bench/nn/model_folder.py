@@ -64,7 +64,7 @@ class FolderFacts:
 def find_dropout_scope(folder: Path) -> str:
     """Return the places where training sets a model's dropout: a part of what determines a result.
 
-    Until 2026-11-28 training set only modules, which left most decoders without dropout.
+    Until 2026-11-28 training set only modules, which spared most decoders.
     """
     kind = str(read_json_object(folder / "config.json").get("model_type"))
     return MODULES if kind in list_model_types("dropout_in_modules") else ARCHITECTURE
@@ -220,7 +220,7 @@ def resolve_folder(reference: str, *, where: str, name: str | None = None) -> Mo
 
 
 def resolve_file(reference: str, *, where: str) -> ModelFolder:
-    """Find a file of word vectors, named by the file without the endings of its format."""
+    """Find a file of word vectors, named by the file minus the endings of its format."""
     path = expand_path(reference)
     if not os.path.isfile(path):
         raise InputError(f"'{reference}' is not a file", where=where, expected=FORM)

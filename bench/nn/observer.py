@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class UntraceableError(BenchError):
-    """A transformer with layers that can't be watched (exit code 1)."""
+    """A transformer that hides its layers (exit code 1)."""
 
 
 class ObservedTower(NamedTuple):
@@ -38,7 +38,7 @@ class LayerView(NamedTuple):
 
 
 class Observer:
-    """Receives computed tensors; its state must not grow with the number of sentences."""
+    """Receives computed tensors; its state stays the same size for any number of sentences."""
 
     def on_batch(self, tower: int, ids: Tensor, mask: Tensor) -> None:
         """Receive a batch's token ids, and True on tokens, False on padding, (B, T) each."""

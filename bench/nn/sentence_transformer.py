@@ -29,11 +29,11 @@ class SentenceTransformerEncoder:
     It is a :class:`bench.encoder.PromptedEncoder`.
 
     Args:
-        folder: The model folder; foreign module code is never executed.
+        folder: The model folder; foreign module code is refused.
         device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: an incomplete folder, or one that sentence-transformers can't load.
+        InputError: an incomplete folder, or one that sentence-transformers refuses.
     """
 
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:

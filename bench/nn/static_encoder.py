@@ -34,11 +34,11 @@ class StaticEncoder:
         tokenizer: Truncation and padding are turned off.
         table: Vector of each token, float32 (V, d).
         normalize: Scale vectors to length 1, zeros excepted.
-        without: Id of a token that doesn't count; None for none.
+        without: Id of an ignored token.
         device: "cpu", "cuda" or "mps".
 
     Raises:
-        InputError: a table that isn't finite, or has fewer rows than the tokenizer has tokens.
+        InputError: an infinite or NaN table, or one with fewer rows than the tokenizer has tokens.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ def is_model2vec(folder: Path) -> bool:
     """Test for a Model2Vec folder, which lacks sentence-transformers' modules.json.
 
     Raises:
-        InputError: its config.json is not JSON.
+        InputError: its config.json is damaged.
     """
     if (folder / "modules.json").is_file() or not (folder / WEIGHTS).is_file():
         return False

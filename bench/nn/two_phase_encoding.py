@@ -1,4 +1,4 @@
-"""Any encoder in two halves, host and device; an encoder without halves encodes on the host."""
+"""Any encoder in two halves, host and device; other encoders encode on the host."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def prepare_sentences(encoder: Encoder, sentences: Sequence[str], batch_tokens: 
 
 
 def embed_prepared(encoder: Any, prepared: Any) -> Tensor:
-    """Run the device's half: float32 (n, dim), no gradient, of :func:`prepare_sentences` on the device."""
+    """Run the device's half: float32 (n, dim), constant, of :func:`prepare_sentences` on the device."""
     if isinstance(prepared, Tensor):
         return prepared
     vectors: Tensor = encoder.embed(prepared)

@@ -87,7 +87,7 @@ def read_model_type(folder: Path) -> object:
 
 
 def find_ignored_code(folder: Path) -> dict[str, str]:
-    """Return a fact on a folder's own class, which isn't executed; {} for none."""
+    """Return a fact on a folder's own class, which stays unused; otherwise {}."""
     settings = read_settings(folder / "config.json") if (folder / "config.json").is_file() else {}
     auto = settings.get("auto_map")
     named = auto.get("AutoModel") if isinstance(auto, dict) else None
@@ -112,7 +112,7 @@ def _check_settings(settings: dict[str, Any], where: str) -> None:
 
 
 def check_tokenizer(tokenizer: Any, folder: Path, config: Any) -> None:
-    """Raise InputError if the vocabulary is missing from the folder, or isn't the model's (``config``).
+    """Raise InputError if the folder lacks the vocabulary, or has another than the model's (``config``).
 
     transformers replaces a missing one by an empty one, and may have saved that: all words would be unknown.
     """
@@ -234,7 +234,7 @@ def _check_path(text: str, where: str) -> None:
 def loading_error(
     error: Exception, where: str, what: str = "this model", expected: str | None = None
 ) -> InputError:
-    """Return the error for a folder that a library couldn't load; ``what`` is its subject."""
+    """Return the error for a folder that a library failed to load; ``what`` is its subject."""
     lines = [line.strip() for line in str(error).strip().split("\n")]
     reason = lines[0] or type(error).__name__
     if reason.endswith(":") and len(lines) > 1:  # the second line names the key of a state
@@ -259,7 +259,7 @@ def check_weights(missing: Sequence[str], where: str, **more: str) -> None:
 
 
 class _UnreadableError(InputError):
-    """A settings file that is not JSON."""
+    """A damaged settings file."""
 
 
 def read_settings(file: Path, kind: type = dict) -> Any:

@@ -96,7 +96,7 @@ class RowDeal:
 def deal_rows(lengths: Sequence[int]) -> RowDeal:
     """Deal out rows in the order of their lengths, so that shares cost alike; a single process gets all.
 
-    Where the processes' number doesn't divide theirs, the longest row fills up and its copies are dropped.
+    Copies of the longest row fill shares up to one size, and are dropped.
     """
     if not _ranks:
         everything = tuple(range(len(lengths)))

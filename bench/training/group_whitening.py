@@ -43,8 +43,8 @@ def group_whiten(
             X U (l + eps)^(-1/2) U^T with only the :data:`RANK` largest eigenvalues l.
 
     Raises:
-        ValueError: unmatched shapes, groups that don't divide H, an eps of 0 or less, an unknown engine, or a
-            gradient through "lowrank", which jumps where eigenvalues change places.
+        ValueError: unmatched shapes, groups that leave a rest of H, an eps of 0 or less, an unknown engine,
+            or a gradient through "lowrank", which jumps where eigenvalues change places.
     """
     return whiten_views([features], order.unsqueeze(0), groups, eps=eps, through=through, engine=engine)[0]
 

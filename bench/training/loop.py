@@ -183,7 +183,7 @@ class _Stepper:
         return reading
 
     def gradient_norm(self) -> _Reading | None:
-        """Return the last step's gradient norm before clipping; None without clipping."""
+        """Return the last step's gradient norm before clipping, if it clips."""
         return None if self._norm is None else _Reading(self._norm)
 
 

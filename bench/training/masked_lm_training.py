@@ -80,7 +80,7 @@ def train_mlm(
     function that returns the pairs so far.
 
     Raises:
-        BenchError: an infinite or NaN loss (naming the step), or no time left.
+        BenchError: an infinite or NaN loss (naming the step), or an end in the past.
         InputError: less than a batch.
     """
     if len(rows) < settings.batch_size:
@@ -200,7 +200,7 @@ def length_pooled_batches(lengths: Sequence[int], batch_size: int, seed: int) ->
 def frequency_loss(rows: Sequence[Any]) -> float:
     """Return the loss of a model that predicts token frequencies: their entropy, in nats.
 
-    The first and last token of each row are special and not counted.
+    The first and last token of each row are special and skipped.
 
     >>> round(frequency_loss([[2, 7, 3], [2, 8, 3]]), 4)
     0.6931

@@ -14,13 +14,13 @@ from bench.training.mixed_precision import get_master
 class MomentumCopy:
     """A network that follows another one: phi <- m phi + (1 - m) theta (He et al. 2020, MoCo, eq. 2).
 
-    A plain object, so that a module that holds one neither trains nor saves it. Its mode (evaluation at
-    first) is the user's; its parameters need no gradient.
+    A plain object, so that modules leave it out of training and saving. Its mode (evaluation at
+    first) is the user's; its parameters are constant.
 
     Args:
         source: The network to follow; its copy starts with its weights.
         momentum: m, from 0 (the copy equals the source) to 1 (it never moves).
-        start: Another network of the same parameters to start from, not copied.
+        start: Another network of the same parameters to start from, itself.
 
     Raises:
         InputError: a momentum outside [0, 1].

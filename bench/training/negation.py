@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bench.errors import InputError
 
 SPACY_FOLDER = "BENCH_SPACY"
-"""Environment variable that names the folder of a spaCy model: a path of one machine enters no record."""
+"""Environment variable that names the folder of a spaCy model: records omit paths of one machine."""
 
 _BE = ("am", "is", "was", "are", "were")
 _MODALS = ("can", "could", "will", "would", "shall", "should", "may", "must", "might")
@@ -100,7 +100,7 @@ def hash_folder_files(folder: Path) -> str:
 
 
 def load_spacy_negation(folder: Path) -> Callable[[str], str]:
-    """Return the negation by a spaCy model; raises InputError for one that can't be loaded."""
+    """Return the negation by a spaCy model; raises InputError for an unloadable one."""
     spacy: Any = importlib.import_module("spacy")
     try:
         parse = spacy.load(folder)

@@ -1,4 +1,4 @@
-"""Masked language modelling: a backbone from nothing, or a head for a backbone that has lost its own."""
+"""Masked language modelling: a new backbone, or a head for a headless one."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def train_mlm_head(
         Facts as of :func:`pretrain`, with backbone and masked accuracy on unseen lines.
 
     Raises:
-        InputError: a backbone that isn't BERT.
+        InputError: a backbone other than BERT.
         BenchError: fewer than two lines, an infinite or NaN loss, no time left, or nothing learned.
     """
     training = Training(settings, **options)
@@ -253,7 +253,7 @@ def _write_model(model: Any, tokenizer: Any, kept: int, facts: Mapping[str, Any]
 class PretrainingWatch:
     """Called after each step: keeps the model each minute, and ends a training that learns nothing.
 
-    ``frequency_loss`` is the loss of a model that knows token frequencies; None: a training is never ended.
+    ``frequency_loss`` is the loss of a model that knows token frequencies; None lets any training go on.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def run_processes(
         progress: Called with the first process's messages: sentences, or the facts of a training.
 
     Returns:
-        The first process's return value of ``work``: plain values, no tensors.
+        The first process's return value of ``work``: plain values.
 
     Raises:
         InputError: fewer CUDA devices than processes.
@@ -117,7 +117,7 @@ def _collect_results(running: dict[Connection, BaseProcess], progress: Say | Non
 
 
 def _exit_error(process: BaseProcess, rank: int, size: int) -> BaseException:
-    """Return the error for a process that ended without a report."""
+    """Return the error for a process that ended silently."""
     process.join(_LAST_WORDS)
     if process.exitcode == INTERRUPTED:
         return KeyboardInterrupt()

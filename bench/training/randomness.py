@@ -31,7 +31,7 @@ def generator(seed: int, stream: str) -> torch.Generator:
 
 @contextmanager
 def own_random_state(seed: int, stream: str, device: str = "cpu") -> Iterator[None]:
-    """Seed torch's global generators within a block: dropout takes no generator."""
+    """Seed torch's global generators within a block, for dropout."""
     kind, devices = torch.device(device).type, list[int]()
     if kind != "cpu":
         devices = [torch.cuda.current_device() if kind == "cuda" else 0]
@@ -69,7 +69,7 @@ def use_deterministic_kernels(device: torch.device | str) -> Iterator[None]:
 
 
 _HALF = 0.5
-"""The dropout of measurements: a small one may draw nothing in a few rows."""
+"""The dropout of measurements: a small one may spare a few rows."""
 _EQUAL = 1e-4  # of the largest component
 _MOST_NAMED = 3
 

@@ -141,7 +141,7 @@ def train_towers(
 
     Raises:
         BenchError: an empty training text, or an infinite or NaN loss.
-        InputError: settings that don't fit the text or the model.
+        InputError: settings that suit the text or the model badly.
     """
     config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
     rows = _build_rows(context, towers, numbered=numbered)

@@ -61,7 +61,7 @@ class CompiledHalf:
         """One graph."""
 
     def __call__(self, prepared: Any) -> torch.Tensor:
-        """Return the function's value; BenchError where the backend fails, as without a C++ compiler."""
+        """Return the function's value; BenchError where the backend fails, as for want of a C++ compiler."""
         from torch._dynamo import exc
         from torch._inductor.exc import InductorError
 
