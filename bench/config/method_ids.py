@@ -114,22 +114,21 @@ class UnquotedPath:
 def find_unquoted_path(text: str) -> UnquotedPath | None:
     """Return the first path on disk that needs quotes, with quotes around all such paths in ``typed``.
 
-    A path with backslashes before its commas and brackets, or with quotes around parts of it, is looked for
-    without them.
+    A path with backslashes before its commas and brackets, or with quotes around parts of it, is looked up
+    bare.
     """
-    first = _find_first_unquoted(text)
-    while first and (following := _find_first_unquoted(first.typed)) and following.needed:
-        first = replace(first, typed=following.typed)
-    return first
-
-
-def _find_first_unquoted(text: str) -> UnquotedPath | None:
-    paths = (_longest_path(text, *start) for start in _bare_paths(text))
-    return next((path for path in paths if path), None)
+    first: UnquotedPath | None = None
+    typed = text
+    while True:
+        paths = (_longest_path(typed, *start) for start in _bare_paths(typed))
+        path = next((path for path in paths if path), None)
+        if path is None or (first and not path.needed):
+            return first and replace(first, typed=typed)
+        first, typed = first or path, path.typed
 
 
 def quoting_hint(text: str) -> str | None:
-    """Return what to type for a text that is no method, where it may lack the quotes of a path."""
+    """Return what to type for an invalid method that may lack the quotes of a path."""
     if unquoted := find_unquoted_path(text):
         return f"type {shlex.quote(unquoted.typed)}"
     for match, begin in _bare_paths(text):
@@ -144,7 +143,7 @@ def quoting_hint(text: str) -> str | None:
 
 
 def misplaced_hint(text: str) -> str | None:
-    """Return what to type for a text with quotes that is no method; None where it has none."""
+    """Return what to type for an invalid method with quotes, otherwise None."""
     return """quotes go around the path only: 'hf:"PATH":avg'""" if '"' in text else None
 
 
@@ -271,11 +270,7 @@ def _is_balanced(text: str, *, inside: bool = False) -> bool:
 
 
 def parse_methods(text: str, *, recorded: bool = False) -> tuple[MethodRequest, ...]:
-    """Parse ``--methods``; the plan resolves names later.
-
-    Args:
-        text: The methods, with commas between them.
-        recorded: The text is a name in a record: paths aren't looked up.
+    """Parse ``--methods``, or with ``recorded`` a name in a record; the plan resolves names later.
 
     Raises:
         InputError: an empty entry, unbalanced brackets, an option without ``=`` or given twice, a bad alias,
@@ -337,15 +332,14 @@ def _split_options(text: str, form: str) -> tuple[str, tuple[tuple[str, str], ..
     options: dict[str, str] = {}
     inner = text[opened[0] + 1 : -1]
     for item in split_outside_brackets(inner, inside=True) if inner else []:
-        key, equals, value = item.partition("=")
-        if not equals or not METHOD_NAME.fullmatch(key.strip()):
+        key, equals, value = map(str.strip, item.partition("="))
+        if not equals or not METHOD_NAME.fullmatch(key):
             what = f"'{item}' in '{text}' is not an OPTION=VALUE"
             hint = quoting_hint(text) or r"write a comma of a value as \,"
             raise InputError(what, where=where, expected=form, hint=hint)
-        if key.strip() in options:
-            what = f"{key.strip()} is given twice in '{text}'"
-            raise InputError(what, where=where, expected="one value")
-        options[key.strip()] = _unescape_value(value.strip())
+        if key in options:
+            raise InputError(f"{key} is given twice in '{text}'", where=where, expected="one value")
+        options[key] = _unescape_value(value)
     return text[: opened[0]], tuple(options.items())
 
 

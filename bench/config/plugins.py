@@ -26,14 +26,9 @@ _FILES: dict[str, Plugin] = {}
 
 
 def read_plugin(text: str, results: Path) -> Plugin:
-    """Find a plug-in, and read its file; none of its code runs.
+    """Find a plug-in by FILE.py, import name or entry point, and read its file; none of its code runs.
 
-    Args:
-        text: ``FILE.py``, the import name of a package or module, or the name of an entry point.
-        results: The results folder; files below it may have come with somebody's records.
-
-    Raises:
-        InputError: a missing file, a folder, a file of another kind or below ``results``, or a bad name.
+    Raises InputError, also for a file below ``results``, which may have come with somebody's records.
     """
     path = Path(text).expanduser()
     if (module := _entry_point_modules().get(text)) is not None:
@@ -58,16 +53,10 @@ def read_plugin(text: str, results: Path) -> Plugin:
 
 
 def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """Run a plug-in's code once and return the names of its methods.
+    """Run a plug-in's code once and return the names of its methods; raises InputError.
 
-    A file's module is named after its content, so that every process gives it the same unique name.
-
-    Args:
-        plugin: From :func:`read_plugin`.
-        names: Suggestions for a package that is missing.
-
-    Raises:
-        InputError: it can't be imported, takes another method's name, or has no method.
+    A file's module is named after its content, so that every process gives it the same unique name. ``names``
+    are suggestions for a package that is missing.
     """
     discover()
     return _load_file(plugin) if plugin.path else _import_package(plugin.name, names)

@@ -50,9 +50,9 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
         column: Column of a table, see :func:`bench.data.text_columns.open_column`.
 
     Raises:
-        InputError: an unknown column or one that lacks its table, a missing library.
-        DataError: a missing file, other content than pinned, not UTF-8 or a NUL (with the line), a file of
-            another kind, an empty text, equal sentences, numbers or labels only.
+        InputError: an unknown column, or a missing library.
+        DataError: missing, changed since it was pinned, damaged (with the line), empty, or equal sentences,
+            numbers or labels only.
     """
     with ExitStack() as stack:
         if is_table(path):

@@ -158,16 +158,13 @@ def number_kind(texts: Collection[str]) -> str:
     """
     if all(map(_is_numeric, texts)):
         return "a number"
-    return "an id or a number" if len(texts) >= _FEWEST_IDS and all(map(_is_id, texts)) else ""
+    ids = (text.isascii() and len(text.split()) == 1 and re.search(r"\d", text) for text in texts)
+    return "an id or a number" if len(texts) >= _FEWEST_IDS and all(ids) else ""
 
 
 def _is_numeric(text: str) -> bool:
     bare = text.strip()
     return bare.casefold() in _MISSING or _NUMERIC.fullmatch(bare) is not None or _is_number(bare)
-
-
-def _is_id(text: str) -> bool:
-    return text.isascii() and len(text.split()) == 1 and any(map(str.isdigit, text))
 
 
 @dataclass
@@ -218,7 +215,7 @@ class DelimitedTable:
 def open_table(
     path: Path, stream: TextIO, columns: list[str] | None = None, *, blank_rows: bool = False
 ) -> DelimitedTable:
-    r"""Return the rows of a file that is open for reading with ``newline="\n"``.
+    r"""Return the rows of a file that is open for reading with ``newline="\n"``; ``path`` has its ending.
 
     Args:
         path: The file, for its ending and for errors.

@@ -37,22 +37,14 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def fetch_data(name: str, data: Path) -> list[Path]:
-    """Get one group into ``data``; a finished group is only checked, an interrupted download resumes.
+    """Get one of NAMES into ``data``; a finished group is only checked, an interrupted download resumes.
 
-    Files are put in place after all have passed their check.
-
-    Args:
-        name: "sts7", "transfer7", "wiki1m", "nli" or "probing".
-        data: Data folder; made if missing.
-
-    Returns:
-        The files or folders of the group.
+    Files are put in place after all have passed their check. Returns the files or folders of the group.
 
     Raises:
         InputError: an unknown name, or a folder that can't be written.
         BenchError: the hub can't be reached or broke off.
-        DataError: an unsafe or damaged archive, (naming the task) data that differ from the reference, or a
-            training text that differs from the pinned one.
+        DataError: an unsafe or damaged archive, data that differ from the reference or from the pinned text.
     """
     if name not in NAMES:
         raise unknown_name("data set", name, NAMES, where="bench data fetch")
@@ -143,13 +135,10 @@ def _passes(check: Callable[..., object], *arguments: object) -> bool:
 
 
 def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
-    """Unpack known files from a tar file that isn't trusted; other members are ignored.
+    """Unpack known files from an untrusted tar file; other members are ignored.
 
-    A member counts as one of ``files`` if its path ends with it.
-
-    Raises:
-        DataError: not a tar file, a member that points outside, a known file twice, too large or missing, or
-            too many bytes.
+    A member counts as one of ``files`` if its path ends with it. Raises DataError for anything unsafe, twice,
+    missing or too large.
     """
     written: set[str] = set()
     for member in iter_members(archive, _MAX_TOTAL):

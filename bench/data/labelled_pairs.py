@@ -52,14 +52,8 @@ _DELIMITERS = {".tsv": "\t", ".csv": ","}
 def read_pairs(path: Path) -> Corpus:
     """Read a UTF-8 file of pairs or triplets, a row each, white space as in the evaluation data.
 
-    Args:
-        path: A ``.csv`` file, or a ``.tsv`` file, whose quotes are text unless a CSV writer wrote them. A
-            first row of names from HEADERS is left out.
-
-    Raises:
-        DataError: another ending, a missing file, other content than pinned, no pair, a column of numbers,
-            equal columns or rows, or (with the line) not UTF-8, a header with other columns, a row of another
-            width, an empty, invisible or endless field, a control character.
+    The quotes of a ``.tsv`` file are text unless a CSV writer wrote them. A first row of names from HEADERS
+    is left out. Raises DataError, with the line of a damaged row.
     """
     separator = path.suffix.lower()
     if separator not in _SEPARATORS:

@@ -117,15 +117,9 @@ class _File:
 
 
 def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
-    """Read the tasks that a TOML file names.
+    """Read the tasks that a TOML file names, with data files below ``root``, by default its folder.
 
-    Args:
-        path: The TOML file.
-        root: Folder of the data files, by default the TOML file's.
-
-    Raises:
-        InputError: a missing file, invalid TOML, or an invalid entry.
-        DataError: a data file that is missing or damaged (file and line).
+    Raises InputError for an invalid entry, DataError with file and line for damaged data.
     """
     try:
         contents = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -147,17 +141,14 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
 
 
 def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
-    """Read scored pairs: the file itself, or the one sts task of a TOML file.
-
-    Args:
-        path: A .tsv, .csv or .jsonl file with the columns sentence1, sentence2 and score, or a .toml file.
+    """Read scored pairs from a .tsv, .csv or .jsonl file, or the one sts task of a TOML file.
 
     Returns:
         Its name, (sentence1, sentence2, score) of each pair, and notes on quotes and long cells.
 
     Raises:
         InputError: a TOML file with another task, or with several.
-        DataError: a file that is missing or damaged (file and line), or without two scores.
+        DataError: a file that is missing or damaged (file and line), or has fewer than two scores.
     """
     if path.exists() and not path.is_file():
         raise DataError("this is not a regular file", where=str(path))

@@ -85,12 +85,7 @@ class RoundTrip:
         }
 
     def finished(self) -> dict[str, Any] | None:
-        """Return the provenance of the finished copy, or None without one.
-
-        Raises:
-            InputError: a file of that name is not a copy of ours, was changed since, or was made from another
-                text, with other models or other settings.
-        """
+        """Return the provenance of the finished copy, or None; raises InputError for another file there."""
         if not self.text.exists():
             return None
         where, hint = str(self.text), "move it away, or name another --out"
@@ -121,14 +116,8 @@ class RoundTrip:
     ) -> dict[str, Any]:
         """Translate the rest, put the copy and its provenance in place, and return the provenance.
 
-        A stopped run resumes from the last finished part.
-
-        Args:
-            load: Returns the two translators; called at most once, if sentences are left to translate.
-            progress: Called with finished translations, two a sentence.
-
-        Raises:
-            InputError: as :meth:`finished`, another process makes the copy, or the folder can't be written.
+        A stopped run resumes from the last finished part. ``load`` returns the two translators, if sentences
+        are left; ``progress`` is called with finished translations, two a sentence. Raises InputError.
         """
         try:
             self.out.mkdir(parents=True, exist_ok=True)

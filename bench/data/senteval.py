@@ -112,12 +112,8 @@ def pair_files(
 ) -> TaskFiles:
     """Describe one tab-separated file of pairs.
 
-    Args:
-        task: Its name; the part after its first hyphen names the split, by default "test".
-        file: The file.
-        columns: Columns of the sentences and of the score.
-        width: Number of columns.
-        header: Begin and number of columns of its first line; None for a file without a header.
+    The part after the first hyphen of ``task`` names the split, by default "test". ``columns`` are those of
+    the sentences and of the score, ``width`` is their number, ``header`` the begin and width of a first line.
     """
     a, b, score = columns
 
@@ -155,14 +151,9 @@ def labelled_files(
     encoding: str = "utf-8",
     header: tuple[str, int] | None = None,
 ) -> TaskFiles:
-    """Describe a task of labelled sentences, or pairs of sentences, an item a line.
+    """Describe a task of labelled sentences, or pairs, an item a line, with a file for each split.
 
-    Args:
-        task: Its name.
-        files: File of each split.
-        parse: From a line to its label and sentences; raises DataError.
-        encoding: Of all files.
-        header: Begin and number of columns of their first line; None for files without a header.
+    ``parse`` turns a line into label and sentences; ``header`` is the begin and width of the first lines.
     """
 
     def read(root: Path) -> LabelledTask:

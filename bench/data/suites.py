@@ -139,11 +139,7 @@ def load_suite(
 ) -> tuple[Suite, list[PairTask]]:
     """Read and check all tasks of a suite, or of local:FILE with scored pairs (a dev set of your own).
 
-    ``where`` names the suite in an error.
-
-    Raises:
-        InputError: unknown suite, or no data folder.
-        DataError: missing or damaged files (file and line), or data that differ from the reference.
+    ``where`` names the suite in an error. Raises InputError, and DataError with file and line.
     """
     if name.startswith(FILES):
         local = read_local_task(Path(name.removeprefix(FILES)))
@@ -194,12 +190,7 @@ def make_pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:
 
 
 def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTask]:
-    """Read and check all tasks of one of TRANSFER_SUITES.
-
-    Raises:
-        InputError: no data folder.
-        DataError: missing, damaged or differing data; names every task that has them.
-    """
+    """Read and check all tasks of one of TRANSFER_SUITES; the DataError names every damaged task."""
     if name == MINI_TRANSFER:
         return draw_transfer_tasks(source.world)
     root = _find_data_root(name, source.folder, "transfer7")
@@ -225,12 +216,7 @@ def is_contrast(name: str) -> bool:
 
 
 def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast_items.ContrastTask]:
-    """Make the tasks of a suite of minimal pairs, see :func:`is_contrast`.
-
-    Raises:
-        InputError: no data folder, or a missing text.
-        DataError: missing, damaged or differing data, or a text that gives no item of a phenomenon.
-    """
+    """Make the tasks of a suite of minimal pairs (:func:`is_contrast`); raises InputError and DataError."""
     if name == MINI_CONTRAST:
         return draw_contrast_tasks(source.world)
     if name.startswith(CONTRAST_TEXT):

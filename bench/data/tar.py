@@ -56,11 +56,9 @@ class Member:
 
 
 def iter_members(archive: Path, most: int) -> Iterator[Member]:
-    """Yield the entries of an untrusted tar file, plain or packed with gzip.
+    """Yield the entries of an untrusted tar file of at most ``most`` unpacked bytes, plain or gzip.
 
-    Raises:
-        DataError: not a whole tar file, over ``most`` unpacked bytes, over ``MAX_MEMBERS`` entries, or an
-            extended header of over ``MAX_HEADER`` bytes.
+    Raises DataError, also for over ``MAX_MEMBERS`` entries or extended headers over ``MAX_HEADER`` bytes.
     """
     with archive.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"

@@ -100,9 +100,9 @@ class LabelledTask:
     def sha256(self) -> str:
         """Fingerprint of the parsed items: split, label, sentence(s), in order."""
         return _hash_lines(
-            "\t".join((split.name, label, *sentences)) + "\n"
+            "\t".join((split.name, label, split.first[i], *split.second[i : i + 1])) + "\n"
             for split in self.splits
-            for label, sentences in zip(split.labels, _sentence_tuples(split), strict=True)
+            for i, label in enumerate(split.labels)
         )
 
 
@@ -137,10 +137,6 @@ def normalise_spaces(sentence: str) -> str:
 def is_invisible(sentence: str) -> bool:
     """Check for a sentence of only zero-width and formatting characters, such as U+200B."""
     return _INVISIBLE.fullmatch(sentence) is not None
-
-
-def _sentence_tuples(split: LabelledSplit) -> Iterator[tuple[str, ...]]:
-    return zip(split.first, split.second, strict=True) if split.second else zip(split.first, strict=True)
 
 
 def _hash_lines(lines: Iterable[str]) -> str:

@@ -48,16 +48,10 @@ def is_table(path: Path) -> bool:
 
 
 def open_column(path: Path, column: str | None, stack: ExitStack) -> TextColumn:
-    """Open a table and choose a column.
+    """Open a table (see :func:`is_table`) and choose a column, by default the only one or one of USUAL.
 
-    Args:
-        path: A file or folder for which :func:`is_table` holds.
-        column: Its column; by default the only one, or one of USUAL.
-        stack: Closes the file.
-
-    Raises:
-        InputError: pyarrow or datasets is missing; an unknown column, or several and no default.
-        DataError: unreadable or damaged, or with the line or row a value that isn't text.
+    ``stack`` closes the file. Raises InputError for an unknown column or a missing library, DataError with
+    the line or row for damage.
     """
     if path.is_dir():
         names, values = _open_dataset(path)

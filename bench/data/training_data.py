@@ -132,13 +132,10 @@ def _read_texts(spec: RunSpec, source: DataSource, profile: Profile, who: str) -
 
 
 def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | None = None) -> Corpus:
-    """Read the training text of a profile that names a file, without its excluded lines.
+    """Read the training text of a profile that names a file, except its excluded lines.
 
-    Messages name ``who`` needs the text (a method or command) and its ``dev`` suite.
-
-    Raises:
-        InputError: no data folder.
-        DataError: a missing or damaged file.
+    Messages name ``who`` needs the text (a method or command) and its ``dev`` suite. Raises InputError and
+    DataError.
     """
     file = Path(profile.corpus["file"])
     hint = "docs/data.md says what bench's own texts are, and how to take another"
@@ -156,12 +153,9 @@ def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | Non
 
 
 def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
-    """Read a translated copy of a training text: line i belongs to sentence i.
+    """Read a translated copy of a training text: line i belongs to sentence i; raises DataError.
 
     The provenance that ``bench data rtt`` wrote next to the copy must fit both. ``where`` is for messages.
-
-    Raises:
-        DataError: missing, another number of lines, an empty line, not UTF-8, or made from another text.
     """
     try:
         with path.open("rb") as stream:
@@ -209,11 +203,8 @@ def add_texts(
 ) -> TrainingData:
     """Add the requested texts: further copies, of the mini world or a profile's, SICK's, pairs.
 
-    A text without its copy is left out: :func:`bench.plan.job.assign_stage_keys` reports it.
-
-    Raises:
-        InputError: SICK's sentences are requested, and the profile has none, or there is no data folder.
-        DataError: a missing file, or a copy that doesn't fit the text.
+    A text that lacks its copy is left out: :func:`bench.plan.job.assign_stage_keys` reports it. Raises
+    InputError and DataError.
     """
     if spec.corpus is None and uses_world(profile):
         missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())

@@ -52,11 +52,7 @@ def read_dimension(path: Path) -> int:
 
 
 def check_shape(path: Path) -> None:
-    """Check that every line has a word and as many fields as the first, without reading their numbers.
-
-    Raises:
-        DataError: as :func:`read_word_vectors`, except for the numbers themselves.
-    """
+    """Check words and numbers of fields of all lines; raises DataError as :func:`read_word_vectors`."""
     for _ in _check_lines(path):
         pass
 
@@ -66,12 +62,7 @@ def read_word_vectors(path: Path) -> WordVectors:
 
     A first line of two whole numbers is word2vec's header (words, dimension). Elsewhere the last ``dim``
     fields, separated by single spaces, are the numbers and all before them is the word, which may hold spaces
-    except in a first line without header.
-
-    Raises:
-        DataError: with the line: another number of fields, not a finite number, not UTF-8, a tab, two blanks
-            or a carriage return inside; an empty file, another number of vectors than the header says, a file
-            that can't be read or unpacked, or of another kind.
+    except in a first line without header. Raises DataError with the line.
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0

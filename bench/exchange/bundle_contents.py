@@ -47,12 +47,8 @@ def make_bundle(
 ) -> tuple[Verification, bytes | None]:
     """Verify a campaign and make a bundle of it; runs no plug-in's code.
 
-    Args:
-        store: The campaign.
-        data: Evaluation data; default BENCH_DATA, then ./data.
-        plugins: Every file that a method of its records came from.
-        progress: Called with verified records.
-        by: The sender: one line of text, None to leave it out.
+    ``plugins`` are all files that a method of its records came from; ``progress`` is called with verified
+    records; ``by`` is the sender, one line of text.
 
     Returns:
         The verification; and the bundle, None after any finding.
@@ -87,12 +83,8 @@ def make_bundle(
 def read_campaign_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
     """Read the finished records and sweeps of a campaign's folder, or of a results folder with one campaign.
 
-    Returns:
-        The bundle, without plug-ins and profiles; and the files of failed cells, which it lacks.
-
-    Raises:
-        InputError: no records, or several campaigns.
-        DataError: a damaged record.
+    Returns the bundle, except plug-ins and profiles; and the files of failed cells, which it lacks. Raises
+    InputError and DataError.
     """
     roots = sorted(record_files(folder))
     if len(roots) > 1:
@@ -219,18 +211,10 @@ class Unpacked:
 
 
 def unpack_bundle(file: Path, into: Path) -> Unpacked:
-    """Write records, sweeps, plug-ins and profiles of a bundle to a new folder, whole or not at all.
+    """Write records, sweeps, plug-ins and profiles of a bundle to a new or empty folder, whole or not at all.
 
     ``bench verify`` checks whether the records are sound. The sender's reports are left out: they can be made
-    again, and a page from a stranger should stay closed.
-
-    Args:
-        file: The bundle, from anybody.
-        into: A folder that is empty or missing.
-
-    Raises:
-        InputError: not a bundle, a damaged record, files that the records don't name, or a full folder.
-        OSError: it can't be written.
+    again, and a page from a stranger should stay closed. Raises InputError and OSError.
     """
     bundle = archive.read_bundle(file)
     campaign = ResultStore(into / RESULTS, bundle.campaign).campaign
@@ -288,11 +272,7 @@ def _format_name(facts: Mapping[str, Any]) -> str:
 
 
 def read_cards(source: bytes) -> tuple[tuple[MethodCard, ...], bool]:
-    """Read the literal cards in a plug-in's source without running it.
-
-    Returns:
-        The cards; and False if there are none, or others that the code makes as it runs.
-    """
+    """Read the literal cards in a plug-in's source; False unless there are some, and no others."""
     cards: list[MethodCard] = []
     try:
         calls = [node for node in ast.walk(ast.parse(source)) if _callee_name(node) == "MethodCard"]

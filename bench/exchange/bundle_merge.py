@@ -56,15 +56,10 @@ class MergeResult:
 
 
 def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult:
-    """Verify a bundle and add its records and grids of sweeps to a campaign.
+    """Verify a bundle, or a folder of your own records, and add its records and sweeps to a campaign.
 
     Each record is added whole or not at all, and repeating a stopped merge resumes it. Before everything is
     checked only a hidden folder is written. Records of the campaign that lost predictions get them back.
-
-    Args:
-        file: The bundle, from anybody; or a folder of your own records, without its failed cells.
-        into: A results folder.
-        settings: How.
 
     Raises:
         InputError: not a bundle, files that its records don't name, scores that can't be computed again, a
@@ -132,6 +127,13 @@ def _check_bundle(
         check_new_name(store.root / profile, method, where=f"the bundle, {profile}", hint=hint, others=others)
 
 
+def _check_scores(records: Sequence[RunRecord], data: Path | None) -> None:
+    """Check that the data to recompute scores is there, except mteb's; raises InputError."""
+    for record in records:
+        if not is_mteb(record.suite):
+            load_record_tasks(record, data)
+
+
 @contextmanager
 def _staging_folder(into: Path) -> Iterator[Path]:
     """Yield an empty hidden folder; then delete it, and folders of ``into`` that were made and stay empty."""
@@ -168,13 +170,6 @@ def _check_run_plugins(settings: MergeSettings, sources: Mapping[str, bytes]) ->
         if name not in sources:
             expected = f"one of {', '.join(sorted(sources))}" if sources else "a bundle that has some"
             raise InputError(f"the bundle has no plug-in '{name}'", where=where, expected=expected)
-
-
-def _check_scores(records: Sequence[RunRecord], data: Path | None) -> None:
-    """Check that the data to recompute scores is there, except mteb's; raises InputError."""
-    for record in records:
-        if not is_mteb(record.suite):
-            load_record_tasks(record, data)
 
 
 def _profile_notes(bundle: archive.Bundle) -> Iterator[str]:

@@ -200,10 +200,7 @@ _LEFT_OUT = {
     help="Round models to float16, which changes the hash in the records, or keep them.",
 )
 @strict_option(
-    "--limit",
-    type=NumberRange(0, min_open=True),
-    metavar="MB",
-    help="Exit code 1 if the folder is larger.",
+    "--limit", type=NumberRange(0, min_open=True), metavar="MB", help="Exit code 1 if the folder is larger."
 )
 def pack_command(out: Path, weights: str, limit: float | None, **options: Any) -> None:
     """Make a folder that runs without network or pip.

@@ -52,13 +52,7 @@ class Packed:
 
 
 def pack_run(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
-    """Write the folder; everything that it can't hold is refused before anything is written.
-
-    Args:
-        plan: The run.
-        words: The command after ``bench``, without options that name files.
-        out: The folder, new or empty.
-        half: Keep weights as float16.
+    """Write the folder, after refusing everything that it can't hold; ``half`` keeps weights as float16.
 
     Raises:
         InputError: a full ``out``; a suite of the hub, a method that brings a model or is another package's.

@@ -22,7 +22,6 @@ from tests.support.messages import missing_facts
 
 NEW = MethodCard("new", "method", "one loss", 1, options=training_options(), needs_backbone=False)
 TOWERS = replace(NEW, options=(*NEW.options, *(replace(o, name=f"sub1.{o.name}") for o in NEW.options)))
-EQUAL = "sentences = 9600"
 
 
 class New:
@@ -118,10 +117,7 @@ def test_a_table_of_no_method_is_named(cli: Cli, tmp_path: Path, command: str) -
         ("mini.toml", "", "", "'mini'"),
         ("a b.toml", "", "", "'a b'"),
         ("x.toml", PROFILE, "suites = [", "not a profile"),
-        ("x.toml", "suites = ", "sweets = ", "suites"),
-        ("x.toml", EQUAL, "sentences = 0", "'budget.sentences'"),
-        ("x.toml", EQUAL, "epochs = 1\nsentences = 1", "'budget.epochs'"),
-        ("x.toml", "evaluate_every = 1600", "", "'budget.evaluate_every'"),
+        ("x.toml", "sentences = 9600", "epochs = 1\nsentences = 1", "'budget.epochs'"),
     ],
 )
 def test_a_file_that_is_no_profile(tmp_path: Path, name: str, old: str, new: str, fact: str) -> None:

@@ -3,11 +3,9 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bench.config.method_ids import parse_methods, parse_override, parse_seeds
-from bench.errors import BenchError, InputError, suggest_name
+from bench.errors import InputError, suggest_name
 from tests.support.messages import missing_facts
 
 
@@ -37,17 +35,6 @@ def test_bad_seeds(text: str, facts: list[str]) -> None:
         parse_seeds(text)
     assert caught.value.where == "--seeds"
     assert not missing_facts(caught.value, *facts)
-
-
-@given(st.text(max_size=40))
-def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
-    for parse in (parse_seeds, parse_methods, parse_override):
-        message = ""
-        try:
-            parse(text)
-        except BenchError as error:
-            message = str(error)
-        assert "\n" not in message
 
 
 def test_methods() -> None:

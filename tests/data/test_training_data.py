@@ -1,4 +1,4 @@
-"""Missing training texts: the error says how to get them."""
+"""Sources of data: folder, world and fields of a specification; missing training texts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
+from bench.config.spec import RunSpec
+from bench.data.source import DEFAULT_SEED, NO_FOLDER, DataSource, World, data_folder
 from bench.data.training_data import profile_corpus
 from bench.errors import InputError
 from tests.support.messages import missing_facts
@@ -25,3 +27,35 @@ def test_a_missing_text_is_named_and_wiki1m_has_a_command_that_gets_it(tmp_path:
         with pytest.raises(InputError) as caught:
             profile_corpus(chosen, folder, *needed_by)
         assert not missing_facts(caught.value, *facts)
+
+
+def spec(**fields: object) -> RunSpec:
+    return RunSpec((), (), "mini", **fields)  # type: ignore[arg-type]
+
+
+def test_a_run_without_options_has_the_default_world_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    assert DataSource.of_run(spec()) == NO_FOLDER == DataSource(None, False, DEFAULT_SEED)
+    assert NO_FOLDER.world == World(DEFAULT_SEED)
+
+
+def test_a_run_gives_its_folder_its_world_and_what_it_accepts(tmp_path: Path) -> None:
+    source = DataSource.of_run(spec(data=tmp_path, accept_data=True, world_seed=0))
+    assert source == DataSource(tmp_path, accept_changed=True, world_seed=0)
+    assert source.world == World(0)
+
+
+def test_the_folder_is_that_of_the_option_then_of_the_environment_then_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BENCH_DATA", "")
+    assert data_folder(None) is None
+    Path("data").mkdir()
+    assert data_folder(None) == Path("data")
+    monkeypatch.setenv("BENCH_DATA", "elsewhere")
+    assert data_folder(None) == Path("elsewhere")
+    assert data_folder(tmp_path) == tmp_path

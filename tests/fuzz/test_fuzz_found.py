@@ -18,22 +18,18 @@ import pytest
 
 from bench.card import BuildContext, MethodCard, Option
 from bench.config import profiles
-from bench.config.method_ids import parse_methods, parse_override
 from bench.config.plugins import load_plugin, read_plugin
-from bench.config.spec import RunSpec
 from bench.data import published_tables, released_checkpoints, senteval
 from bench.data.corpus import make_corpus, read_corpus
 from bench.data.local_tasks import read_local_suite
 from bench.data.training_data import read_copy
 from bench.data.word_vectors import read_word_vectors
 from bench.errors import BenchError, DataError, InputError, NewerRecordError
-from bench.nn.model_folder import ModelFolder
-from bench.plan.cells import make_cells
 from bench.probes.training_overlap import read_training_lines
 from bench.records.fingerprint import compute_family_key
 from bench.records.record import SCHEMA, RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.registry import METHODS, discover
+from bench.registry import METHODS
 from bench.reports.records import round_averages
 from bench.stats.seeds import one_sample, welch
 from tests.fuzz.toml_tables import as_toml, packaged, swapped
@@ -58,9 +54,6 @@ def changed(record: RunRecord, **values: Any) -> str:
             block = block[int(parent) if isinstance(block, list) else parent]
         block[name] = value
     return json.dumps(data)
-
-
-# records
 
 
 @pytest.mark.parametrize(
@@ -275,9 +268,6 @@ def test_seeds_that_agree_in_all_but_their_last_digits_give_numbers_and_no_warni
                 assert all(map(math.isfinite, values))
 
 
-# data files
-
-
 def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(MARK + b"one\ntwo\n")
@@ -428,23 +418,6 @@ def test_good_tables_are_read(tmp_path: Path) -> None:
     assert released_checkpoints.load_checkpoints()
 
 
-# method ids
-
-
-@pytest.mark.parametrize("value", ["a, b", "x,lr=1", "a]b", "[", "b\\", "simcse[lr=1,steps=2]", "\\,"])
-def test_a_method_id_says_every_text_value_so_that_it_is_read_again(value: str, tmp_path: Path) -> None:
-    (asked,) = parse_methods("untrained")
-    overrides = (parse_override(f"untrained.template={value}"), parse_override("untrained.pooling=mask"))
-    spec = RunSpec((asked,), (1,), "mini", overrides=overrides)
-    card, model = discover().get("untrained").card, ModelFolder(tmp_path, "b", "0" * 64)
-    (cell,) = make_cells(asked, card, spec, profiles.load_profile("mini"), "mini", model, 0)
-    (request,) = parse_methods(cell.method)
-    assert dict(request.options) == {"pooling": "mask", "template": value}
-
-
-# methods from outside
-
-
 PLUGIN = """
 from bench.card import MethodCard, Option
 from bench.registry import add_method
@@ -548,9 +521,6 @@ def test_a_teacher_of_another_width_is_refused_not_spread_over_the_student(
     text = ("--corpus", "corpus.txt", "--dev", "toy", "--backbone", str(tiny_bert))
     code, _, err = cli("run", "--methods", "distill[of=noise,batch_size=2]", "--seeds", "1", *TOY, *text)
     assert (code, missing_facts(err, "8 dimensions", "16", "same width")) == (1, [])
-
-
-# command line
 
 
 @pytest.mark.parametrize(

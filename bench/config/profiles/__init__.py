@@ -43,10 +43,6 @@ def _is_positive(value: Any) -> bool:
     return is_count(value) and value > 0
 
 
-def _is_size_or_name(value: Any) -> bool:
-    return _is_positive(value) or is_label(value)
-
-
 def _closed(required: dict[str, Any], optional: dict[str, Any] | None = None) -> Block:
     return Block(required, optional or {}, closed=True)
 
@@ -67,7 +63,10 @@ _CORPUS_FILES = _closed(
     },
 )
 _BUDGETS = (
-    _closed({amount: _is_positive, "evaluate_every": _is_positive}, {"equal": MapOf(_is_size_or_name)})
+    _closed(
+        {amount: _is_positive, "evaluate_every": _is_positive},
+        {"equal": MapOf(lambda value: _is_positive(value) or is_label(value))},
+    )
     for amount in ("sentences", "epochs")
 )
 _PROFILE = _closed(
@@ -126,12 +125,7 @@ def profile_names() -> list[str]:
 
 
 def load_profile(name: str) -> Profile:
-    """Read a shipped profile by its name, or the user's ``FILE.toml``.
-
-    Raises:
-        InputError: an unknown name, with a suggestion; a file that can't be read or isn't a profile.
-        DataError: a damaged file of bench's own.
-    """
+    """Read a shipped profile by its name, or the user's ``FILE.toml``; raises InputError and DataError."""
     if name.endswith(SUFFIX):
         return _read_user_profile(Path(name))
     if name not in profile_names():
@@ -188,11 +182,7 @@ def makes_backbone(profile: Profile) -> bool:
 
 
 def backbone_reference(profile: Profile) -> str:
-    """Return the folder or hub name of a profile's backbone, "" for one that is made here.
-
-    Raises:
-        InputError: its Python package is missing.
-    """
+    """Return the folder or hub name of a profile's backbone, "" for one made here; raises InputError."""
     if (folder := packed_backbone(profile.name)) is not None:
         return folder
     source = profile.backbone

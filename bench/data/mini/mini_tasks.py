@@ -71,9 +71,13 @@ def _negation_label(event: Event) -> str:
     return "no" if event.negated else "yes"
 
 
-def _draw_topic_rows(source: _EventSource, sizes: dict[str, int]) -> Tables:
+def _draw_topic_rows(source: _EventSource, **sizes: int) -> Tables:
     count = len(source.world.lexicon.topics)
-    return {split: source.labelled(source.topic, count, each) for split, each in sizes.items()}
+    return {split: source.labelled(source.topic, count, size) for split, size in sizes.items()}
+
+
+def _draw_negation_rows(source: _EventSource) -> Tables:
+    return {split: source.labelled(_negation_label, 2, 50) for split in ("train", "test")}
 
 
 def _draw_action_rows(source: _EventSource) -> Tables:
@@ -81,14 +85,6 @@ def _draw_action_rows(source: _EventSource) -> Tables:
     topic = source.draw.below(len(source.world.lexicon.topics))
     count = len(source.world.lexicon.topics[topic].frames)
     return {split: source.labelled(source.action, count, 20, topic) for split in ("train", "test")}
-
-
-def _draw_negation_rows(source: _EventSource) -> Tables:
-    return {split: source.labelled(_negation_label, 2, 50) for split in ("train", "test")}
-
-
-def _draw_topic_clusters(source: _EventSource) -> Tables:
-    return {"file": source.labelled(source.topic, len(source.world.lexicon.topics), 25)}
 
 
 def _draw_paraphrase_retrieval(source: _EventSource) -> Tables:
@@ -171,14 +167,11 @@ def _draw_sts(source: _EventSource, third: int | None) -> Tables:
 
 
 _MTEB: dict[str, tuple[str, Callable[[_EventSource], Tables]]] = {
-    "MiniTopicClassification": ("classification", lambda s: _draw_topic_rows(s, {"train": 12, "test": 10})),
+    "MiniTopicClassification": ("classification", lambda s: _draw_topic_rows(s, train=12, test=10)),
     "MiniActionClassification": ("classification", _draw_action_rows),
     "MiniNegationClassification": ("classification", _draw_negation_rows),
-    "MiniTopicClustering": ("clustering", _draw_topic_clusters),
-    "MiniPairClassification": (
-        "pair-classification",
-        lambda source: {"file": _draw_sentence_pairs(source, 150)},
-    ),
+    "MiniTopicClustering": ("clustering", lambda s: _draw_topic_rows(s, file=25)),
+    "MiniPairClassification": ("pair-classification", lambda s: {"file": _draw_sentence_pairs(s, 150)}),
     "MiniParaphraseRetrieval": ("retrieval", _draw_paraphrase_retrieval),
     "MiniActionRetrieval": ("retrieval", _draw_action_retrieval),
     "MiniParaphraseReranking": ("reranking", lambda s: _draw_reranking(s, (5, 5), (3, 3, 2, 2, 1, 1, 0))),
@@ -205,7 +198,7 @@ def draw_transfer_task(name: str, seed: int) -> LabelledTask:
     """Draw a task of suite ``mini-transfer``: topic as TREC's, negation in folds, pairs as MRPC's."""
     source = _EventSource(seed, name)
     if name == "MINI-topic":
-        tables = _draw_topic_rows(source, {"train": 20, "test": 15})
+        tables = _draw_topic_rows(source, train=20, test=15)
     elif name == "MINI-negation":
         rows = source.labelled(_negation_label, 2, 100)
         tables = {"yes": tuple(row for row in rows if row[1] == "yes")}

@@ -78,10 +78,10 @@ def _draw_item(world: Customs, draw: Draw, phenomenon: str) -> Triple | None:
     concepts = [topic.agents[event.agent], frame.objects[event.object], frame.verb]
     concept = draw.pick([concept for concept in concepts if len(concept.words) > 1])
     same = realise(event, lexicon, wording.other(concept), form=form)
-    if phenomenon in _PHRASES:
-        changed = _exchange_phrases(text, *_PHRASES[phenomenon](world, event, wording))
+    if phenomenon in ("swap", "order"):
+        changed = _exchange_phrases(text, *_phrases(world, event, wording, phenomenon))
     else:
-        other = _CHANGED_EVENT[phenomenon](world, draw, event)
+        other = _change_event(world, draw, event, phenomenon)
         fits = event_split(world, other) == "test"
         changed = realise(other, lexicon, wording, form=form) if fits else None
     if changed in (None, text) or count_changes(text, same) != (1, 1):
@@ -124,25 +124,20 @@ def _draw_event(world: Customs, draw: Draw, phenomenon: str) -> Event | None:
     return event if event_split(world, event) == "test" else None
 
 
-def _change_number(world: Customs, draw: Draw, event: Event) -> Event:
+def _change_event(world: Customs, draw: Draw, event: Event, phenomenon: str) -> Event:
+    if phenomenon == "negation":
+        return replace(event, negated=True)
+    if phenomenon == "antonym":
+        return replace(event, quality=_OPPOSITE[event.quality or 0])
     count = len(world.lexicon.numbers) - 1
     return replace(event, number=1 + (event.number + draw.below(count - 1)) % count)
 
 
-def _change_quality(world: Customs, draw: Draw, event: Event) -> Event:
-    return replace(event, quality=_OPPOSITE[event.quality or 0])
-
-
-def _negate_event(world: Customs, draw: Draw, event: Event) -> Event:
-    return replace(event, negated=True)
-
-
-def _agent_and_object(world: Customs, event: Event, wording: _Wording) -> tuple[str, str]:
-    return noun_phrases(event, world.lexicon, wording, 0.0)
-
-
-def _agent_and_place(world: Customs, event: Event, wording: _Wording) -> tuple[str, str]:
-    agent, _ = noun_phrases(event, world.lexicon, wording, 0.0)
+def _phrases(world: Customs, event: Event, wording: _Wording, phenomenon: str) -> tuple[str, str]:
+    """Return the agent's phrase, and the object's or the place's."""
+    agent, patient = noun_phrases(event, world.lexicon, wording, 0.0)
+    if phenomenon == "swap":
+        return agent, patient
     place = wording.pick(world.lexicon.topics[event.topic].places[event.place or 0].words)
     return agent, f"the {place.partition(' the ')[2]}"
 
@@ -154,7 +149,3 @@ def _exchange_phrases(text: str, one: str, other: str) -> str | None:
         return None
     parts = plain.replace(f"{one} ", "\0 ").replace(f"{other} ", f"{one} ").replace("\0", other).strip()
     return f"{parts[0].upper()}{parts[1:]}."
-
-
-_CHANGED_EVENT = {"negation": _negate_event, "number": _change_number, "antonym": _change_quality}
-_PHRASES = {"swap": _agent_and_object, "order": _agent_and_place}
