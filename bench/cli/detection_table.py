@@ -38,12 +38,12 @@ def print_detection(plan: Plan, points: float, spread: float | None) -> None:
     if not detection.pairs:
         click.echo("nothing to detect: a difference takes two methods")
     elif any(pair.outlooks for pair in detection.pairs):
-        click.echo("\n" + format_grids([detection_grid(detection, spread)]).rstrip())
+        click.echo("\n" + format_grids([_detection_grid(detection, spread)]).rstrip())
     else:
         click.echo("\n".join(_list_reasons(detection)))
 
 
-def detection_grid(found: Detection, given: float | None) -> Grid:
+def _detection_grid(found: Detection, given: float | None) -> Grid:
     """Return the table: a row a pair of methods on a suite, or a row a correlation that is assumed."""
     header = ("suite", "methods", "design", "spread", "from", "needed", "planned", "shows from")
     rows: list[tuple[str, ...]] = []

@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 import click
 
 from bench.cli import completion
-from bench.cli.export import check_seed, checkpoint_option, make_method_spec, prepare_encoder, seed_option
-from bench.cli.options import PATH, check_device, spec_options
+from bench.cli.export import checkpoint_option, plan_encoder, prepare_encoder, seed_option
+from bench.cli.options import PATH, spec_options
 from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -40,16 +40,13 @@ def encode_command(
     from bench.eval.vector_storage import VectorFile, check_vector_path
     from bench.nn.device import torch_threads
     from bench.nn.precision import cast_encoder
-    from bench.plan.plan import make_plan
 
     check_vector_path(out)
     with ExitStack() as stack:
         text, name = _open_text(source, stack), "stdin" if source == "-" else source
         total = None if source == "-" else _count_lines(text, name)
         suite = options["suites"] or "toy"  # a plan needs one; nothing is evaluated
-        plan = make_plan(make_method_spec(method, seed, {**options, "suites": suite}, _WHERE))
-        check_seed(plan, method, seed, _WHERE)
-        check_device(plan.spec.device)
+        plan = plan_encoder(method, seed, {**options, "suites": suite}, _WHERE)
         stack.enter_context(torch_threads(plan.spec.threads, needs_torch=True))
         encoder = cast_encoder(prepare_encoder(plan, checkpoint, _WHERE)[1], plan.spec.precision)
         with VectorFile(out, encoder.dim) as file, progress_bar("encode", total) as advance:

@@ -14,10 +14,8 @@ from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
-    from bench.config.spec import RunSpec
     from bench.encoder import Encoder
     from bench.execution.encoder_builder import EncoderBuilder
-    from bench.plan.cell import Cell
     from bench.plan.plan import Plan
 
 
@@ -45,23 +43,22 @@ def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **
     Transformers, sentence-transformers and bench.load read it. Give the options of the `bench run` that
     trained it, and its finished stages are reused.
     """
+    from bench.config.method_ids import parse_method
     from bench.nn.device import torch_threads
-    from bench.plan.plan import make_plan
 
-    spec = make_method_spec(method, seed, options, _WHERE)
-    if spec.precision != "fp32":
+    if options["precision"] != "fp32":
         raise InputError(
             "an export has fp32 weights, and its card fp32 scores",
-            where=f"--precision {spec.precision}",
+            where=f"--precision {options['precision']}",
             hint="leave it out",
         )
-    if spec.methods[0].name == "st":
+    load_plugin_options(options["plugins"], options["results"])
+    if parse_method(method, _WHERE).name == "st":
         raise InputError(
             f"'{method}' is a sentence-transformers folder already", where=_WHERE, hint="copy it"
         )
-    plan = make_plan(spec)
-    cell = check_seed(plan, method, seed, _WHERE)
-    check_device(plan.spec.device)
+    plan = plan_encoder(method, seed, options, _WHERE)
+    name = plan.jobs[0].cell.describe()
     with torch_threads(plan.spec.threads, needs_torch=True):
         from bench.execution.model_card import (
             build_model_card,
@@ -74,30 +71,27 @@ def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **
         check_target(out)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
         records = find_finished_records(plan)
-        index = build_model_index(cell.describe(), plan, records, checkpoint)
+        index = build_model_index(name, plan, records, checkpoint)
         facts = {**collect_model_facts(builder), "model_index": index}
         export_encoder(encoder, out, build_model_card(builder, records, checkpoint), facts)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    click.echo(f"{out}: {cell.describe()}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
+    click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
 
 
-def make_method_spec(text: str, seed: int | None, options: dict[str, Any], where: str) -> RunSpec:
-    """Return the specification of one encoder; raises InputError for its method or seed early."""
+def plan_encoder(text: str, seed: int | None, options: dict[str, Any], where: str) -> Plan:
+    """Return the plan of one encoder; raises InputError for its method, seed or device."""
     from bench.config.method_ids import parse_method
+    from bench.plan.plan import make_plan
     from bench.registry import discover
 
     load_plugin_options(options["plugins"], options["results"])
     card = discover().get(parse_method(text, where).name, where=where).card
     if not card.takes_methods:  # those have seeds if their members have
         _check_seed(text, seed, where, has_seeds=not card.deterministic)
-    return make_spec({**options, "methods": text, "seeds": (seed or 0,)})
-
-
-def check_seed(plan: Plan, text: str, seed: int | None, where: str) -> Cell:
-    """Return the only cell of a plan; raises InputError for a missing or needless seed."""
-    cell = plan.jobs[0].cell
-    _check_seed(text, seed, where, has_seeds=cell.seed is not None)
-    return cell
+    plan = make_plan(make_spec({**options, "methods": text, "seeds": (seed or 0,)}))
+    _check_seed(text, seed, where, has_seeds=plan.jobs[0].cell.seed is not None)
+    check_device(plan.spec.device)
+    return plan
 
 
 def _check_seed(text: str, seed: int | None, where: str, *, has_seeds: bool) -> None:

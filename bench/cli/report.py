@@ -23,7 +23,6 @@ from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
     from bench.reports.campaign import Campaign
-    from bench.reports.formats.paper_latex import PaperStyle
 
 _row_options = combine_options(
     strict_option(
@@ -101,6 +100,7 @@ def report_command(
     """
     from bench.cli.terminal import get_screen
     from bench.render.formats import parse_columns
+    from bench.reports.formats.paper_latex import parse_style
     from bench.reports.report import TableOptions, all_figures, render_report
 
     paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
@@ -112,7 +112,9 @@ def report_command(
         raise InputError("--width is for text", where="bench report", hint="leave it out")
     source, damaged = _load_campaign(**chosen, published=bool(given))
     try:
-        look = TableOptions(parse_columns(columns), get_screen(width), _make_style(source, **paper))
+        method_ids = list(dict.fromkeys(record.method for record in source.records))
+        style = parse_style(paper["style"], paper["caption"], paper["label"], paper["cites"], method_ids)
+        look = TableOptions(parse_columns(columns), get_screen(width), style)
         tables = render_report(source, form, table, look, standalone=standalone)
     except BenchError:
         for error in damaged:  # a possible cause
@@ -137,13 +139,6 @@ def _check_latex_format(form: str, table: str | None, option: str) -> str:
             f"{option} is for the leaderboard", where=f"--table {table}", hint="leave out --table"
         )
     return "latex"
-
-
-def _make_style(source: Campaign, **asked: str | None) -> PaperStyle | None:
-    from bench.reports.formats.paper_latex import parse_style
-
-    methods = list(dict.fromkeys(record.method for record in source.records))
-    return parse_style(asked["style"], asked["caption"], asked["label"], asked["cites"], methods)
 
 
 def _raise_damaged(errors: Sequence[DataError]) -> None:
