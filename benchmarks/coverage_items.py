@@ -37,10 +37,9 @@ from scipy import stats
 from bench.stats.correlations import steiger, williams
 from bench.stats.coverage import CoverageRow
 from bench.stats.inputs import make_generator
-from bench.stats.item_statistics import paired_bootstrap, spearman_interval
+from bench.stats.item_statistics import SuiteDraws, draw_suite, paired_bootstrap, spearman_interval
 from bench.stats.labels import mcnemar
 from bench.stats.resampling import spearman_rows
-from bench.stats.suite_draws import SuiteDraws, draw_suite
 from bench.stats.variance_components import hierarchical_bootstrap, variance_components
 
 ITEMS = (950,)

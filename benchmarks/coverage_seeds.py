@@ -41,10 +41,10 @@ from bench.stats.equivalence import (
 )
 from bench.stats.inputs import make_generator
 from bench.stats.planning import plan_seeds
+from bench.stats.robustness import almost_stochastic_order
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_flip, welch
 from bench.stats.spread import Spread, spread_of_pairs, spread_of_sides
-from bench.stats.summaries import almost_stochastic_order
 
 EQUAL = tuple((n, n) for n in (2, 3, 4, 5, 6, 8, 10))
 UNEVEN = ((3, 10), (5, 10))

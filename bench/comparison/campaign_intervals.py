@@ -22,8 +22,8 @@ from bench.records.record import ALL
 from bench.stats.inputs import FloatArray
 from bench.stats.item_statistics import AVERAGE
 from bench.stats.labels import wilson_interval
+from bench.stats.robustness import interquartile_mean
 from bench.stats.seeds import one_sample
-from bench.stats.summaries import interquartile_mean
 
 
 @dataclass(frozen=True)

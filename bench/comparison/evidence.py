@@ -18,15 +18,17 @@ from bench.records.record import ALL
 from bench.stats.correction import adjust_levels
 from bench.stats.correlations import CorrelationTest
 from bench.stats.coverage import CoverageRow, find_coverage
-from bench.stats.effects import hedges_g
 from bench.stats.equivalence import predict_run_difference
 from bench.stats.inputs import make_generator
-from bench.stats.item_statistics import AVERAGE, ItemDifference, paired_bootstrap
+from bench.stats.item_statistics import AVERAGE, ItemDifference, SuiteDraws, paired_bootstrap
 from bench.stats.labels import McNemarTest
 from bench.stats.robustness import (
+    LEAST_SEEDS,
     IqmDifference,
     Superiority,
+    almost_stochastic_order,
     find_outliers,
+    hedges_g,
     iqm_difference,
     superiority_interval,
 )
@@ -41,8 +43,6 @@ from bench.stats.seeds import (
     welch,
 )
 from bench.stats.spread import Spread, spread_of_pairs, spread_of_sides
-from bench.stats.suite_draws import SuiteDraws
-from bench.stats.summaries import LEAST_SEEDS, almost_stochastic_order
 from bench.stats.variance_components import ComponentsDifference, variance_components
 
 UNEQUAL = 2.0  # ratio from which spreads over seeds count as unequal

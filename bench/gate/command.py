@@ -268,12 +268,12 @@ def _describe_build() -> dict[str, str]:
 
 def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
     """Print the verdict and write its files."""
-    from bench.gate.junit import format_junit
     from bench.gate.page import page
     from bench.gate.tables import (
         format_gate_json,
         format_gate_markdown,
         format_gate_text,
+        format_junit,
         replace_unprintable,
     )
 

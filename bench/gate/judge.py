@@ -16,9 +16,9 @@ from bench.gate.drops import (
     list_record_seeds,
     measure_drops,
     name_run,
+    smallest_detectable_drop,
     sort_records_by_seed,
 )
-from bench.gate.sensitivity import smallest_detectable_drop
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
 from bench.records.fingerprint import (
     GATED,

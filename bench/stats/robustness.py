@@ -1,4 +1,4 @@
-"""Statistics that are robust to a few collapsed seeds; they complement the verdicts of means."""
+"""Effect sizes, statistics robust to collapsed seeds, and descriptive summaries; verdicts ignore them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,60 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
+from scipy.special import gammaln
 
-from bench.stats.effects import probability_of_superiority
 from bench.stats.inputs import FloatArray, check_draws, check_level, check_scores, check_sides, check_table
 from bench.stats.seeds import satterthwaite
 
 MAD_SCALE = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 LEAST_NAMED = 4  # for three seeds, the rule would need 22 MADs
 _LIMITS = {4: 6.88, 5: 7.89, 6: 5.51, 7: 5.83, 8: 4.92, 9: 5.06, 10: 4.58}
+
+
+def probability_of_superiority(a: ArrayLike, b: ArrayLike) -> float:
+    """P(A > B): the share of pairs of seeds in which a scores higher; a tie counts half.
+
+    Vargha and Delaney's A (2000): the Mann-Whitney U divided by n_a n_b. The sides may have different numbers
+    of seeds.
+
+    Raises:
+        ValueError: no seed on a side, another shape, or an infinite score.
+
+    >>> round(probability_of_superiority([3, 5], [1, 3, 2]), 3)  # one tie among six pairs
+    0.917
+    """
+    x, y = check_sides(a, b)
+    return float((np.sign(x[:, None] - y).mean() + 1) / 2)
+
+
+def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
+    """Cohen's d: (mean a - mean b) / s, with s^2 the variance pooled over both sides' degrees of freedom.
+
+    Raises:
+        ValueError: fewer than two seeds on a side, another shape, an infinite score, or no spread.
+
+    >>> round(cohen_d([3, 5], [1, 3, 2]), 3)
+    1.732
+    """
+    x, y = check_sides(a, b, 2)
+    if np.ptp(x) == 0 and np.ptp(y) == 0:
+        raise ValueError("no score varies over seeds, so an effect in standard deviations is undefined")
+    squares = (len(x) - 1) * x.var(ddof=1) + (len(y) - 1) * y.var(ddof=1)
+    return float((x.mean() - y.mean()) / math.sqrt(squares / (len(x) + len(y) - 2)))
+
+
+def hedges_g(a: ArrayLike, b: ArrayLike) -> float:
+    """Hedges' g: Cohen's d without its bias in small samples (Hedges 1981, eq. 6e).
+
+    g = d Gamma(m / 2) / (sqrt(m / 2) Gamma((m - 1) / 2)) with m = n_a + n_b - 2. Arguments and errors are
+    those of ``cohen_d``.
+
+    >>> round(hedges_g([3, 5], [1, 3, 2]), 3)
+    1.253
+    """
+    d = cohen_d(a, b)
+    m = np.size(a) + np.size(b) - 2
+    return d * math.exp(float(gammaln(m / 2) - gammaln((m - 1) / 2))) / math.sqrt(m / 2)
 
 
 @dataclass(frozen=True)
@@ -211,3 +257,83 @@ def _newcombe(share: float, n_a: int, n_b: int, level: float) -> tuple[float, fl
     low = optimize.brentq(outside, 0, min(share, 1 - near)) if share > near else 0.0
     high = optimize.brentq(outside, max(share, near), 1) if share < 1 - near else 1.0
     return float(low), float(high)
+
+
+LEAST_SEEDS = 5
+
+
+def interquartile_mean(scores: ArrayLike) -> float:
+    """Interquartile mean of (runs, tasks) scores together (Agarwal et al. 2021, sec. 4.3).
+
+    The mean without the lowest and highest quarter, floor(runs x tasks / 4) scores at either end.
+
+    Raises:
+        ValueError: another shape, an empty table, or an infinite score.
+
+    >>> interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]])
+    4.0
+    """
+    return float(stats.trim_mean(check_table(scores, "scores"), 0.25, axis=None))
+
+
+def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> FloatArray:
+    """Return the share of (runs, tasks) scores above each of (k,) thresholds (Agarwal et al. 2021, eq. 2).
+
+    Raises:
+        ValueError: another shape, an empty table, or an infinite value.
+
+    >>> performance_profile([[0.7, 0.8], [0.7, 0.9]], thresholds=[0.6, 0.7, 0.85]).tolist()
+    [1.0, 0.5, 0.25]
+    """
+    values = np.sort(check_table(scores, "scores"), axis=None)
+    limits = check_scores(thresholds, "thresholds", least=1)
+    shares: FloatArray = 1 - np.searchsorted(values, limits, side="right") / len(values)
+    return shares
+
+
+def almost_stochastic_order(
+    a: ArrayLike, b: ArrayLike, rng: np.random.Generator, *, draws: int = 1000, level: float = 0.95
+) -> float:
+    """Almost stochastic order: how far a is from scoring above b at every quantile (Dror et al. 2019).
+
+    eps = violation + z_level sd(violation over draws), clipped to [0, 1]: 0 for a above b, 1 for b above a.
+    The violation is the share of the squared distance of the two quantile functions where b is above (del
+    Barrio et al. 2018), 1/2 for equal ones; the draws resample the seeds of each side. ``level`` is that of
+    the upper bound.
+
+    Descriptive: eps < 0.5 is usually read as "a is better", but two samples of one normal distribution give
+    it far more often than a test at 5% would (``bench.stats.coverage``, method "aso").
+
+    Raises:
+        ValueError: fewer than five seeds on a side, another shape, an infinite score, fewer than 100 draws,
+        or
+            a bad level.
+
+    >>> from bench.stats.inputs import make_generator
+    >>> better, worse = [7.0, 7.5, 8.0, 8.0, 9.0], [1.0, 1.5, 2.0, 2.0, 3.0]
+    >>> almost_stochastic_order(better, worse, make_generator(1, "aso"))
+    0.0
+    >>> almost_stochastic_order(worse, better, make_generator(1, "aso"))
+    1.0
+    """
+    x, y = check_sides(a, b, LEAST_SEEDS)
+    check_draws(draws)
+    check_level(level)
+    drawn = _violation_ratios(rng.choice(x, (draws, len(x))), rng.choice(y, (draws, len(y))))
+    bound = _violation_ratios(x[None], y[None])[0] + float(stats.norm.ppf(level)) * drawn.std()
+    return float(np.clip(bound, 0, 1))
+
+
+def _violation_ratios(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return (draws,) violation ratios of (draws, runs) samples, whose quantile functions are steps."""
+    n, m = a.shape[1], b.shape[1]
+    common = math.lcm(n, m)
+    steps = np.unique(np.r_[np.arange(n + 1) * (common // n), np.arange(m + 1) * (common // m)])
+    starts, lengths = steps[:-1], np.diff(steps)
+    gaps = np.sort(a)[:, starts // (common // n)] - np.sort(b)[:, starts // (common // m)]
+    squares = lengths * gaps**2
+    total = squares.sum(1)
+    violations = np.where(gaps < 0, squares, 0).sum(1)
+    ratios = np.full(len(total), 0.5)
+    np.divide(violations, total, out=ratios, where=total > 0)
+    return ratios

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from bench.stats.effects import probability_of_superiority
 from bench.stats.inputs import FloatArray, check_level, check_sides
+from bench.stats.item_statistics import SuiteDraws
+from bench.stats.robustness import probability_of_superiority
 from bench.stats.seeds import ROUNDING, VariancePart, least_p, satterthwaite, side_parts
-from bench.stats.suite_draws import SuiteDraws
 
 
 @dataclass(frozen=True)

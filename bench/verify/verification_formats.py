@@ -8,7 +8,7 @@ from dataclasses import asdict
 from xml.etree import ElementTree
 
 from bench.errors import printable
-from bench.gate.junit import format_xml, replace_invalid_xml
+from bench.gate.tables import format_xml, replace_invalid_xml
 from bench.verify.findings import CHECKS, Verification
 
 

@@ -41,11 +41,10 @@ from bench.render import latex
 from bench.render.formats import frame_csv, markdown_escape
 from bench.render.template import _break_name
 from bench.reports.records import long_frame
-from bench.stats.effects import probability_of_superiority
 from bench.stats.item_statistics import item_difference, spearman_interval
 from bench.stats.resampling import spearman_rows
+from bench.stats.robustness import interquartile_mean, probability_of_superiority
 from bench.stats.seeds import exact_permutation, one_sample, sign_flip, welch
-from bench.stats.summaries import interquartile_mean
 from tests.fuzz import core
 from tests.fuzz.campaigns import Campaigns, check_csv
 from tests.fuzz.command_lines import CommandLines

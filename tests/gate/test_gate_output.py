@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.gate.junit import format_junit
 from bench.gate.page import page
 from bench.gate.tables import (
     build_gate_grid,
@@ -23,6 +22,7 @@ from bench.gate.tables import (
     format_gate_markdown,
     format_gate_text,
     format_headline,
+    format_junit,
 )
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
 from tests.support.chromium import chromium

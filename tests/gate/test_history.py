@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from bench.gate import verdict_history
-from bench.gate.history_chart import draw_history_chart
-from bench.gate.history_page import render_history
+from bench.gate.history_page import draw_history_chart, render_history
 from bench.gate.judge import judge
 from bench.gate.tables import format_gate_json
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status

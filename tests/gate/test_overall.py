@@ -18,8 +18,8 @@ from bench.gate.drops import (
     compute_drop_limit,
     list_record_seeds,
     measure_drops,
+    smallest_detectable_drop,
 )
-from bench.gate.sensitivity import smallest_detectable_drop
 from bench.gate.verdict import Key, cell_name
 from bench.records.record import RunRecord
 from tests.support.gate_records import record, runs

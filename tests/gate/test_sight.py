@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.gate.drops import Sides, choose_sides, compute_drop_limit
+from bench.gate.drops import Sides, choose_sides, compute_drop_limit, smallest_detectable_drop
 from bench.gate.judge import judge
-from bench.gate.sensitivity import smallest_detectable_drop
 from tests.support.gate_records import OTHER, record, runs
 
 KEY = ("mini", "noise", "toy")

@@ -33,10 +33,10 @@ from bench.reports.tables.pairwise_tests import (
     baseline_daggers,
     run_pairwise_tests,
 )
+from bench.stats.item_statistics import SuiteDraws
 from bench.stats.ranks import PairTest, rank_methods
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import seed_difference
-from bench.stats.suite_draws import SuiteDraws
 from bench.stats.variance_components import variance_components
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.standings import alone, campaign, seeds

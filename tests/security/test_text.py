@@ -17,8 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bench.errors import BenchError, DataError, InputError, printable
-from bench.gate.junit import format_junit
-from bench.gate.tables import format_gate_markdown
+from bench.gate.tables import format_gate_markdown, format_junit
 from bench.gate.verdict import CellVerdict, Gate, Status
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore

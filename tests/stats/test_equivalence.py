@@ -17,9 +17,9 @@ from bench.stats.equivalence import (
     predict_run_difference,
 )
 from bench.stats.inputs import make_generator
+from bench.stats.item_statistics import SuiteDraws
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import one_sample, welch
-from bench.stats.suite_draws import SuiteDraws
 from bench.stats.variance_components import variance_components
 
 A, B = [76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7]

@@ -9,7 +9,7 @@ from scipy import stats
 
 from bench.stats.equivalence import equivalence_test, estimate_from_interval
 from bench.stats.inputs import FloatArray, make_generator
-from bench.stats.suite_draws import SuiteDraws, draw_suite
+from bench.stats.item_statistics import SuiteDraws, draw_suite
 from bench.stats.variance_components import hierarchical_bootstrap, variance_components
 
 

@@ -11,7 +11,6 @@ import pytest
 from bench.stats.correction import Family, benjamini_hochberg, holm
 from bench.stats.correlations import partial_spearman, rank_correlation, steiger, williams
 from bench.stats.coverage import find_coverage
-from bench.stats.effects import cohen_d, probability_of_superiority
 from bench.stats.equivalence import (
     DifferenceEstimate,
     claim_test,
@@ -21,18 +20,25 @@ from bench.stats.equivalence import (
     predict_run_difference,
 )
 from bench.stats.inputs import make_generator
-from bench.stats.item_statistics import item_difference, spearman_interval
+from bench.stats.item_statistics import SuiteDraws, draw_suite, item_difference, spearman_interval
 from bench.stats.labels import average_precision, mcnemar, weighted_f1
 from bench.stats.pair_test import pair_test
 from bench.stats.planning import detectable_difference, plan_seeds, welch_power
 from bench.stats.ranks import PairTest, rank_methods
 from bench.stats.resampling import draw_counts, mean_draws, resample_statistics, spearman_draws
-from bench.stats.robustness import iqm_difference, outlier_limit, superiority_interval
+from bench.stats.robustness import (
+    almost_stochastic_order,
+    cohen_d,
+    interquartile_mean,
+    iqm_difference,
+    outlier_limit,
+    performance_profile,
+    probability_of_superiority,
+    superiority_interval,
+)
 from bench.stats.seed_pairs import paired_t, pairing_gain
 from bench.stats.seeds import exact_permutation, judge_p_value, one_sample, sign_flip, welch
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
-from bench.stats.suite_draws import SuiteDraws, draw_suite
-from bench.stats.summaries import almost_stochastic_order, interquartile_mean, performance_profile
 from bench.stats.variance_components import hierarchical_bootstrap, variance_components
 from tests.support.messages import missing_facts
 
