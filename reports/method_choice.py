@@ -58,16 +58,19 @@ def restrict_campaign(
     records = campaign.records
     if given:
         records = tuple(sorted(records, key=lambda record: methods.index(record.method)))
-    whole = tuple(m for m in campaign.sweeps if {method for *_, method in m.points} <= set(methods))
+    sweeps = []
+    for sweep in campaign.sweeps:
+        if all(method in methods for *_, method in sweep.points):
+            sweeps.append(sweep)
     by_id = by_method(known)
     places = {(record.method, record.profile, record.suite) for runs in by_id.values() for record in runs}
     total = len(by_id)
     return replace(
         campaign,
         records=records,
-        sweeps=whole,
-        given=tuple(methods) if given else (),
-        known=total if total > len(methods) else 0,
+        sweeps=tuple(sweeps),
+        given=tuple(methods) * given,
+        known=total * (total > len(methods)),
         known_by=Counter((profile, suite) for _, profile, suite in places),
     )
 

@@ -79,7 +79,7 @@ def finished_records(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def readable_records(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Return the records without the stand-ins of unreadable ones."""
+    """Return the records that could be read."""
     return [record for record in records if record.status != UNREADABLE]
 
 
@@ -94,7 +94,7 @@ def run_label(record: RunRecord) -> str:
 
 
 def failure_reasons(records: Iterable[RunRecord], status: str = "failed") -> tuple[str, ...]:
-    """Return runs and their reasons, of runs that failed or have another status without scores."""
+    """Return runs and their reasons, of runs that failed or are unreadable."""
     return tuple(f"{run_label(record)}: {record.reason}" for record in records if record.status == status)
 
 
@@ -140,7 +140,7 @@ def round_averages(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Replace every average by the mean of the scores as printed (x 100, two decimals), as SimCSE.
 
     Raises:
-        DataError: an average of a metric that no task has.
+        DataError: an average of a metric that all tasks lack.
     """
     rounded = []
     for record in records:
@@ -161,7 +161,7 @@ def round_averages(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def last_average(record: RunRecord) -> float | None:
-    """Return the suite's average at the end of the training, or None.
+    """Return the suite's average at the end of the training, if any.
 
     Unions and ensembles join their members' selected checkpoints, so they have none.
     """
@@ -176,7 +176,7 @@ def last_checkpoints(records: Sequence[RunRecord]) -> list[RunRecord]:
     records stay as they are; records that join others' selected checkpoints get a note.
 
     Raises:
-        InputError: a trained record without the last checkpoint's scores.
+        InputError: a trained record that lacks the last checkpoint's scores.
     """
     return list(map(_last_checkpoint, records))
 

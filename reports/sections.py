@@ -1,7 +1,7 @@
 """The list of views: ``--table``, its help, the page and the printed report all read it.
 
 A view is one file, of :mod:`bench.reports.tables` or of a feature's folder, and one entry here.
-The list imports no view, so that the command line's help can read it.
+The list imports views late, so that the command line's help can read it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Section:
         hint: The command that fills it.
         make: Its tables' function, "MODULE.FUNCTION" or "FILE.FUNCTION" of :mod:`bench.reports.tables`;
             empty for only figures.
-        table: Its name for ``--table`` if that is not ``name``; with ``:SWEEP`` where it takes one.
-        printed: True if a report prints it without ``--table``; the page always has it.
+        table: Its name for ``--table`` if that differs from ``name``; with ``:SWEEP`` where it takes one.
+        printed: True if a report prints it unasked; the page always has it.
         selected: True if it needs the checkpoints that the dev set chose.
         of_sweeps: True if it needs sweeps.
     """

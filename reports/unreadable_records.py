@@ -1,4 +1,4 @@
-"""Report unreadable records, and records without their predictions."""
+"""Report unreadable records, and records that lack their predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SEED = re.compile(r"seed-(\d{1,18})")
 def scan_campaign(store: ResultStore) -> list[tuple[RunRecord, DataError | None]]:
     """Return a campaign's records, and a stand-in with its error for each unreadable one.
 
-    Records without their predictions have a note. Raises as :meth:`ResultStore.scan`, and DataError for a
+    Records that lack their predictions have a note. Raises as :meth:`ResultStore.scan`, and DataError for a
     copied record.
     """
     records, damaged = store.scan()
@@ -39,7 +39,7 @@ def scan_campaign(store: ResultStore) -> list[tuple[RunRecord, DataError | None]
 
 
 def lacks_predictions(record: RunRecord) -> bool:
-    """True for a record of :func:`scan_campaign` without its predictions."""
+    """True for a record of :func:`scan_campaign` that lacks its predictions."""
     return any(note.startswith(_NO_PREDICTIONS) for note in record.notes)
 
 
@@ -75,7 +75,7 @@ def _doubt_lines(campaign: Campaign) -> Iterator[tuple[str, str]]:
 def _stand_ins(
     store: ResultStore, records: Iterable[RunRecord], damaged: Mapping[Path, DataError]
 ) -> Iterator[RunRecord]:
-    """Yield a record without scores for each unreadable file, from its path and error."""
+    """Yield an empty record for each unreadable file, from its path and error."""
     names = {safe_name(text): text for r in records for text in (r.profile, r.method, r.suite)}
     for path, error in damaged.items():
         parts = map(printable, path.relative_to(store.root).with_suffix("").parts)
@@ -88,7 +88,7 @@ def _stand_ins(
 
 
 def _note_missing_predictions(store: ResultStore, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The records; those without their predictions have a note that lists all such rows of a table."""
+    """The records; those that lack their predictions have a note that lists all such rows of a table."""
     notes: dict[int, str] = {}
     for group in by_profile_and_suite(records):
         lacking = [record for record in finished_records(group) if not store.is_whole(record.place, record)]

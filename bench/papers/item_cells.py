@@ -122,7 +122,7 @@ def cell_methods(cells: Iterable[ItemCell]) -> tuple[str, ...]:
 
 
 def match_figure(table: Mapping[str, T], figure: PublishedFigure, field: str = "method") -> T | None:
-    """Return a figure's entry: of the matching key with most pairs, or None.
+    """Return a figure's entry: of the matching key with most pairs, if any.
 
     A key is "NAME" or "NAME KEY=VALUE,...": the figure's method (or another field of it), and pairs of its
     setting, method, backbone, task or metric.
@@ -170,7 +170,7 @@ def _split_difference(figure: PublishedFigure) -> list[PublishedFigure]:
 
 
 def _figure_quantity(item: Item, figure: PublishedFigure) -> str:
-    """The quantity here beside a figure."""
+    """The quantity here that belongs to a figure."""
     metric = item.metrics.get(figure.metric, "")
     if metric and not metric.startswith("@"):
         return metric

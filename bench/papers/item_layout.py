@@ -180,7 +180,7 @@ def _record_score(record: RunRecord, name: str, metric: str) -> float | None:
 
 
 def _probe_value(record: RunRecord, name: str) -> float | None:
-    """The number of a probe at "PROBE/FIELD/...", or None."""
+    """The number of a probe at "PROBE/FIELD/...", if any."""
     value: object = record.probes
     for part in name.split("/"):
         if isinstance(value, list) and part.lstrip("-").isdigit():

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any
 
 from bench.data.published_tables import PAPERS, PublishedFigure, load_figures
 from bench.errors import DataError, unknown_name
@@ -42,10 +41,10 @@ class Item:
         rows: Fields of a figure that name its row: method, task, metric or a key of its setting.
         names: Printed words for a value of such a field.
         methods: Method here by printed method ("NAME" or "NAME KEY=VALUE,..."), "" for a missing one; by the
-            row's label for an item without stored figures.
+            row's label for an item that lacks stored figures.
         tasks: Quantity here by printed task, if its name differs from the one suite's.
         metrics: Quantity here by printed metric, if it differs from the suite's.
-        shows: Quantities by the label of their column, for an item without stored figures.
+        shows: Quantities by the label of their column, for an item that lacks stored figures.
         draws: Sections of the report whose figures draw it; "SECTION/PART": those with that name ending.
         set: Options added to each of the grid's methods.
         keep: Columns of the grid that belong to it; empty for all.
@@ -141,6 +140,8 @@ def _read_paper(paper: str) -> list[Item]:
         raise DataError(f"'{place}' is missing, unknown or of another type", where=where)
     items = []
     for name, table in data.items():
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-        items.append(Item(paper, name, **fields))
+        for key, value in table.items():
+            if isinstance(value, list):
+                table[key] = tuple(value)
+        items.append(Item(paper, name, **table))
     return items

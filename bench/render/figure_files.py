@@ -70,7 +70,8 @@ def _draw_canvas(figure: Figure) -> Any:
         "ranking": 1.6 + 0.1 * rows,
     }
     legend = figure.kind != "heat" and len(figure.series) > 1
-    columns = 3 if max((len(clip_text(series.name)) for series in figure.series), default=0) <= 28 else 2
+    longest = max((len(clip_text(series.name)) for series in figure.series), default=0)
+    columns = 2 + (longest <= 28)
     below = math.ceil(len(figure.series) / columns) * 0.2 * legend
     canvas = Canvas(figsize=(6.4, heights.get(figure.kind, 3.4) + below), layout="constrained")
     axes = canvas.add_subplot()

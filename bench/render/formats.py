@@ -153,7 +153,7 @@ class Screen:
 
 
 FILE = Screen()
-"""A file, a pipe or a log: whole tables without styles."""
+"""A file, a pipe or a log: whole, unstyled tables."""
 
 
 def render_text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
@@ -184,7 +184,7 @@ def _name_width(screen: Screen) -> int:
 
 
 def _table_width(console: Console, longest: int, grid: Grid) -> int:
-    """Characters of a table's lines, without the blank at their end."""
+    """Characters of a table's lines, up to the blank at their end."""
     return console.measure(_rich_table(grid, longest)).maximum - 1
 
 

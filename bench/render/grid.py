@@ -22,7 +22,7 @@ class ScoreCell:
     """One method on one task over its seeds, in the metric's unit.
 
     Args:
-        mean: Mean over the finished seeds, or None.
+        mean: Mean over the finished seeds, if any.
         sd: Sample standard deviation (divisor n - 1), None for fewer than two.
         n: Number of finished seeds.
         mark: BEST or SECOND of its column, or "", as for ties.
@@ -37,7 +37,7 @@ class ScoreCell:
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation printed beside the mean."""
+        """The standard deviation printed with the mean."""
         return self.sd
 
 
@@ -123,7 +123,7 @@ def summarise_values(values: Sequence[float | None]) -> ScoreCell:
 
 
 def mean_or_none(values: Sequence[float]) -> float | None:
-    """Return the mean; None for no values."""
+    """Return the mean of the values, if any."""
     return fmean(values) if values else None
 
 

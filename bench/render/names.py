@@ -13,7 +13,7 @@ _PUBLISHED = {
     "roberta_whitening": "RoBERTa-whitening",
     "empirical_baseline": "Empirical baseline",
 }
-"""Printed names of published rows without a method here."""
+"""Printed names of published rows that bench lacks a method for."""
 
 
 def printed_name(name: str) -> str:

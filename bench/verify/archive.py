@@ -55,7 +55,7 @@ class Bundle:
 
     Args:
         campaign: The campaign's name at its sender.
-        files: Contents by name, without the manifest.
+        files: Contents by name, except the manifest.
         sha256: Of the whole file.
         by: The sender by ``--by``, or "".
     """
@@ -157,7 +157,7 @@ def _unpack_files(payload: bytes, where: str) -> dict[str, bytes]:
 
 
 def _check_file(name: str, size: int, where: str) -> None:
-    """Raise InputError for a file that has no place in a bundle."""
+    """Raise InputError for a file that is foreign to a bundle."""
     if not _LAYOUT.fullmatch(name):
         raise InputError(f"'{name}' has no place in a bundle", where=where)
     if size > LARGEST_FILE:

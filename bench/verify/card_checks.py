@@ -82,7 +82,7 @@ def _check_card(record: RunRecord) -> Iterator[Problem]:
 
 
 def _check_options(name: str, version: int | None, options: Mapping[str, Any]) -> Iterator[Problem]:
-    """Options that the card of that version lacks, and values that none of its runs takes."""
+    """Options that the card of that version lacks, and values that its runs refuse."""
     card = METHODS.get(name).card
     if version != card.version:
         return
@@ -178,7 +178,7 @@ def check_method_id(record: RunRecord, verified: Verification) -> Iterator[Probl
 
 
 def matched_method(record: RunRecord) -> str | None:
-    """Return the method whose length a row's name claims, or None."""
+    """Return the method whose length a row's name claims, if any."""
     if METHOD_NAME.fullmatch(record.method):
         return None
     return (_id_options(record, METHODS.get(record.name).card) or {}).get("match")

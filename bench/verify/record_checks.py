@@ -54,7 +54,7 @@ class VerifySettings:
 
     Args:
         data: Evaluation data; default BENCH_DATA, then ./data.
-        seal: Seal correct records without a seal.
+        seal: Seal correct records that lack a seal.
         plugins: sha256 of given plug-in files, by their names.
         progress: Called with the number of finished records.
         inputs: Data read once for all records.
@@ -73,7 +73,7 @@ def verify_records(
     """Verify every record at or below a path: a results folder, a campaign, a folder below it, or a record.
 
     Returns:
-        The verification, and the finished records without a finding, with their files' names.
+        The verification, and the sound finished records, with their files' names.
 
     Raises:
         InputError: no records.
@@ -287,7 +287,7 @@ def _read_predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatA
 def _plan_record_rerun(
     record: RunRecord, settings: VerifySettings, verified: Verification
 ) -> PlannedRerun | None:
-    """The run that repeats a record, or None; raises DataError as :func:`plan_rerun`."""
+    """The run that repeats a record, if any; raises DataError as :func:`plan_rerun`."""
     if record.name not in METHODS.names():  # check_metadata reports it
         return None
     try:

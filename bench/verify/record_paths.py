@@ -1,4 +1,4 @@
-"""Find the records below a path, the files beside them, and folders that verification can't see into."""
+"""Find the records below a path, the files around them, and folders that are closed to verification."""
 
 from __future__ import annotations
 

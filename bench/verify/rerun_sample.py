@@ -39,7 +39,7 @@ def repeat_sample(
 
     Args:
         verified: Receives the findings, and failed repetitions.
-        sound: Finished records without a finding, with their files' names.
+        sound: Sound finished records, with their files' names.
         count: Number of cells, at most all.
         data: Evaluation data.
         say: Receives a printable line before and after each repetition.

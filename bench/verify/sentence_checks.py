@@ -23,7 +23,7 @@ def check_sentences(
     """Check that no text file quotes a sentence of the records' suites, as far as their data are here.
 
     Args:
-        files: Contents by name, without .npz.
+        files: Contents by name, except .npz.
         records: Records of the suites.
         data: Evaluation data; default BENCH_DATA, then ./data.
         where: Place in errors.

@@ -1,6 +1,6 @@
 """Check a record's stages: against themselves, and against the run that would repeat it.
 
-Losses and dev scores come from the training alone, so only a repetition can confirm them.
+Losses and dev scores come only from the training, so only a repetition can confirm them.
 """
 
 from __future__ import annotations

@@ -221,16 +221,14 @@ def _probe_figures(suite: _SuiteRecords) -> Iterator[Figure]:
             points = {method: (one.value, SCALE * one.score) for method, one in relation.points.items()}
             axes, note = ("E_CLS", "average x 100"), f"Spearman's rho {describe_rho(relation.rho)}."
             yield from suite.scatter("energy", "probes", "CLS energy and score", axes, points, note)
-    depths = {
-        method: max(len(run.probes.get("attention_sink", {}).get("layers", ())) for run in group)
-        for method, group in groups.items()
-    }
+    depths = {method: max(map(_attention_depth, group)) for method, group in groups.items()}
     deepest = max(depths.values(), default=0)
     for number, target in enumerate(("[CLS]", "[SEP]", "final punctuation") if deepest else ()):
         cells = []
         for method, depth in depths.items():
             row = [_mean_value(groups[method], "attention_sink", "layers", i, number) for i in range(depth)]
-            cells += [(*row, *[None] * (deepest - depth))] if depth else []
+            if depth:
+                cells.append((*row, *[None] * (deepest - depth)))
         yield suite.figure(
             f"attention-{number + 1}",
             "attention",
@@ -242,6 +240,10 @@ def _probe_figures(suite: _SuiteRecords) -> Iterator[Figure]:
             cells=tuple(cells),
             note="Share of the attention, 0 to 1; mean over heads, sentences and seeds.",
         )
+
+
+def _attention_depth(run: ProbedRun) -> int:
+    return len(run.probes.get("attention_sink", {}).get("layers", ()))
 
 
 def _mean_value(runs: Sequence[ProbedRun], *path: str | int) -> float | None:

@@ -83,7 +83,9 @@ def render_paper_tables(tables: Sequence[PaperTable], look: PaperStyle, *, stand
             hint="choose one with --suite",
         )
     body = "\n".join(_table_float(table, look) for table in tables)
-    return latex_document(body, _ACL if look.name == "acl" else None) if standalone else body
+    if not standalone:
+        return body
+    return latex_document(body, _ACL if look.name == "acl" else None)
 
 
 def _table_float(table: PaperTable, look: PaperStyle) -> str:
@@ -129,7 +131,8 @@ def _tabular_lines(table: PaperTable, look: PaperStyle) -> list[str]:
     for place in range(1, len(grid.header)):
         cells = [row[place] for row in grid.rows]
         columns.append(_column_cells(cells))
-        alignment += "r" if any(isinstance(cell, ScoreCell) for cell in cells) else "c"
+        scored = any(isinstance(cell, ScoreCell) for cell in cells)
+        alignment += "r" if scored else "c"
     cite = r"\citep" if look.name == "acl" else r"\cite"
     lines: list[str] = []
     for number, (heading, row) in enumerate(grid.lines):

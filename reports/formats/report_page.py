@@ -1,4 +1,4 @@
-"""Render a campaign as one HTML page that sends no request, with escaped texts."""
+"""Render a campaign as one self-contained HTML page, with escaped texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.render.figure import Figure
 from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_score
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
-from bench.reports.records import UNREADABLE, describe_provenance, record_notes
+from bench.reports.records import describe_provenance, readable_records, record_notes
 from bench.reports.tables.boards import Board
 from bench.reports.tables.cards import campaign_cards
 from bench.reports.tables.differences import PAIR_HEADER, method_differences
@@ -77,7 +77,7 @@ def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequenc
         "parts": parts,
         "missing": missing,
         "remarks": [*record_notes(campaign.records), *list_unreadable(campaign)],
-        "count": sum(record.status != UNREADABLE for record in campaign.records),
+        "count": len(readable_records(campaign.records)),
         "facts": describe_provenance(campaign.records, campaign.name),
         "level": f"{100 * LEVEL:g}%",
         "version": __version__,

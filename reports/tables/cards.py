@@ -78,16 +78,18 @@ def card_grids(campaign: Campaign) -> list[Grid]:
 def _option_rows(
     card: MethodCard | None, records: Sequence[RunRecord]
 ) -> tuple[tuple[str, str, str, str], ...]:
-    known = {option.name: option for option in card.options} if card else {}
-    values: dict[str, dict[str, None]] = {name: {} for name in known}
+    known = {}
+    values: dict[str, dict[str, None]] = {}
+    for option in card.options if card else ():
+        known[option.name], values[option.name] = option, {}
     for record in records:
         for name, value in record.options.items():
             values.setdefault(name, {})[_value_text(value)] = None
     rows = []
     for name, texts in values.items():
         default, description = DASH, ""
-        if option := known.get(name):
-            default, description = _value_text(option.default), option.help
+        if name in known:
+            default, description = _value_text(known[name].default), known[name].help
         rows.append((name, default, ", ".join(texts) or DASH, description))
     return tuple(rows)
 

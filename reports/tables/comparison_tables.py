@@ -26,7 +26,7 @@ from bench.stats.labels import McNemarTest
 LOWEST = "exact p (lowest possible)"
 """Heading of an exact test's p, with the smallest p that so many seeds can give in parentheses."""
 FITTING = "corrected"
-"""Heading of intervals at the level that agrees with the corrected p beside them."""
+"""Heading of intervals at the level that agrees with the corrected p next to them."""
 TestsByTask = Mapping[str, CorrelationTest | McNemarTest | None]
 
 

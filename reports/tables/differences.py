@@ -57,7 +57,7 @@ def method_differences(campaign: Campaign) -> list[Differences]:
     for records in by_profile_and_suite(campaign.records):
         averages = _tested_averages(campaign, records)
         if len(averages) > 1:
-            differences.append(_page_differences(campaign, records, [one.method for one in averages]))
+            differences.append(_page_differences(campaign, records, averages))
     return differences
 
 
@@ -67,8 +67,9 @@ def _tested_averages(campaign: Campaign, records: Sequence[RunRecord]) -> list[M
 
 
 def _page_differences(
-    campaign: Campaign, records: Sequence[RunRecord], methods: Sequence[str]
+    campaign: Campaign, records: Sequence[RunRecord], averages: Sequence[MethodAverages]
 ) -> Differences:
+    methods = [average.method for average in averages]
     tests, shown = run_pairwise_tests(campaign, records), campaign.shown
     ranking, signs, pairs = tests.of(), {}, []
     for pair in ranking.pairs:
@@ -86,13 +87,15 @@ def _page_differences(
             verdict = "differs"
             signs[a, b], signs[b, a] = ("+", "-") if pair.difference > 0 else ("-", "+")
         pairs.append((shown(a), shown(b), format_difference(pair.difference), ends, p, pair.test, verdict))
-    matrix = tuple(tuple(signs.get((row, column), "") for column in methods) for row in methods)
+    matrix = []
+    for row in methods:
+        matrix.append(tuple(signs.get((row, column), "") for column in methods))
     notes = []
     if ranking.methods:
         notes = [f"Verdicts: by p corrected, from {describe_tests(ranking)}.", INTERVAL]
     notes += [_COMMON] * tests.leaves_out
     title = f"{records[0].suite}, profile {records[0].profile}"
-    return Differences(title, tuple(map(shown, methods)), matrix, tuple(pairs), tuple(notes))
+    return Differences(title, tuple(map(shown, methods)), tuple(matrix), tuple(pairs), tuple(notes))
 
 
 def significance_grids(campaign: Campaign) -> list[Grid]:
@@ -101,7 +104,7 @@ def significance_grids(campaign: Campaign) -> list[Grid]:
     for records in by_profile_and_suite(campaign.records):
         averages = _tested_averages(campaign, records)
         if len(averages) > 1:
-            grids.append(_difference_matrix(campaign, records, [one.method for one in averages]))
+            grids.append(_difference_matrix(campaign, records, [average.method for average in averages]))
             if campaign.pairs:
                 grids.append(_pair_grid(campaign, records, averages))
     return grids

@@ -1,4 +1,4 @@
-"""Score against cost, by profile and suite, with the papers' figures beside (JTCSE, Table VII)."""
+"""Score against cost, by profile and suite, next to the papers' figures (JTCSE, Table VII)."""
 
 from __future__ import annotations
 

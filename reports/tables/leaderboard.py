@@ -105,7 +105,7 @@ class LeaderboardRow:
 
     @property
     def seeds(self) -> str:
-        """Finished seeds, of how many if some failed; a dash for a method without seeds."""
+        """Finished seeds, of how many if some failed; a dash for a deterministic method."""
         if not (self.has_seeds or self.failed):
             return DASH
         return f"{self.finished} of {self.finished + self.failed}" if self.failed else str(self.finished)
@@ -287,7 +287,7 @@ def _method_row(
 
 
 def _unranked_reasons(campaign: Campaign, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
-    """Why methods with finished runs are not ranked, by method."""
+    """Why methods with finished runs are unranked, by method."""
     copies = "its training had the mini grammar's own paraphrases"
     reasons = {row.method: copies for row in rows if row.finished and not row.ranked}
     supervised = "it is supervised (--rank-supervised ranks it)"

@@ -137,7 +137,7 @@ def order_settings(campaign: Campaign) -> list[OrderSetting]:
 
 
 def pair_settings(settings: Sequence[OrderSetting]) -> list[SettingPair]:
-    """Return every two settings, also those without a method in common."""
+    """Return every two settings, also those whose methods all differ."""
     ids: dict[str, str] = {}
     for setting in reversed(settings):
         ids |= setting.names

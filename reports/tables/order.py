@@ -174,7 +174,9 @@ def _method_grid(campaign: Campaign, settings: Sequence[OrderSetting]) -> Grid:
     for setting, column in zip(settings, columns, strict=True):
         ids = {method: column[method] for method in rows if method in column}
         cells.append(_ranked_cells(setting, ids, footnotes))
-    lines = [(campaign.shown(method), *(column.get(method, DASH) for column in cells)) for method in rows]
+    lines = []
+    for method in rows:
+        lines.append((campaign.shown(method), *(column.get(method, DASH) for column in cells)))
     notes = (
         "Averages x 100, mean and standard deviation over seeds; published ones as printed.",
         "In parentheses the rank in its column, 1 for the best of the methods that the column has here; "

@@ -220,7 +220,7 @@ class MethodAverages:
     Args:
         method: Method id.
         values: One a finished seed.
-        deterministic: True for a method without seeds.
+        deterministic: True for a deterministic method.
     """
 
     method: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 from bench.comparison.selection import format_seeds, group_by
@@ -51,7 +52,7 @@ class PaperTable:
         suite: Its suite.
         grid: The table; title and notes stay unprinted.
         methods: Ids of its rows.
-        caption: Its caption, without LaTeX.
+        caption: Its caption, as plain text.
         remarks: The report's other notes, for its author.
     """
 
@@ -80,7 +81,7 @@ def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperT
 
 
 def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]) -> PaperTable:
-    tables = [make_leaderboard(campaign, records) for records in blocks]
+    tables = list(map(partial(make_leaderboard, campaign), blocks))
     tasks: dict[str, None] = {}
     notes: dict[str, None] = {}
     for table in tables:
@@ -145,11 +146,12 @@ def paper_caption(
         first += ", as mteb computes it"
     if campaign.rounded:
         first += "; averages are those of rounded scores"
-    seeds = [_seed_text(campaign, group) for group in blocks]
+    seeds = list(map(partial(_seed_text, campaign), blocks))
     if len(set(seeds)) == 1 and seeds[0]:
-        sentences = [f"{first}; {seeds[0]}."]
+        sentences = [f"{first}; {seeds[0]}"]
     else:
-        sentences = [f"{first}.", *_block_sentences(blocks, [f"{over}." if over else "" for over in seeds])]
+        sentences = [first, *_block_sentences(blocks, seeds)]
+    sentences = [f"{sentence}." for sentence in sentences]
     tests, required = [], []
     notes: dict[str, None] = {}
     for table, group in zip(tables, blocks, strict=True):
@@ -157,7 +159,7 @@ def paper_caption(
         required.append(required_notes(campaign, group, table.rows))
         notes |= dict.fromkeys(required[-1])
     sentences += _block_sentences(blocks, tests)
-    sentences += _block_sentences(blocks, [_external_rows(campaign, group) for group in blocks])
+    sentences += _block_sentences(blocks, list(map(partial(_external_rows, campaign), blocks)))
     sentences += campaign.apart_note(list_methods(tables), how="")
     for note in notes:
         sentences += _block_sentences(blocks, [note * (note in own) for own in required])

@@ -40,7 +40,7 @@ class ProbedRun:
     timing: dict[str, Any]
 
     def value(self, *path: str | int) -> float | None:
-        """Return a number of the probes by its path, or None."""
+        """Return a number of the probes by its path, if any."""
         return number_at(self.probes, path)
 
 
@@ -82,14 +82,19 @@ def probe_grids(runs: Sequence[ProbedRun]) -> list[Grid]:
 
 
 def _column_cell(runs: Sequence[ProbedRun], probe: Probe, column: ProbeColumn) -> str:
-    blocks = (run.timing if column.timing else run.probes.get(probe.name) for run in runs)
-    cell = summarise_values([number_at(block, column.path) for block in blocks])
+    values = []
+    for run in runs:
+        block = run.timing if column.timing else run.probes.get(probe.name)
+        values.append(number_at(block, column.path))
+    cell = summarise_values(values)
+    if cell.mean is None:
+        return DASH
     spread = "" if cell.sd is None else f"±{format(column.scale * cell.sd, column.form)}"
-    return DASH if cell.mean is None else format(column.scale * cell.mean, column.form) + spread
+    return format(column.scale * cell.mean, column.form) + spread
 
 
 def number_at(block: Any, path: Sequence[str | int]) -> float | None:
-    """Return a number inside nested dicts and lists, or None."""
+    """Return a number inside nested dicts and lists, if any."""
     for key in path:
         try:
             block = block[key]

@@ -47,7 +47,7 @@ class Footnotes:
 
 
 def released_checkpoint(record: RunRecord) -> ReleasedCheckpoint | None:
-    """Return the published checkpoint that a record measured, or None."""
+    """Return the published checkpoint that a record measured, if any."""
     return load_checkpoints().get(str(record.options.get("name"))) if record.name == "released" else None
 
 
@@ -60,7 +60,7 @@ def paper_backbone(record: RunRecord) -> str:
 
 
 def paper_text(record: RunRecord) -> str | None:
-    """Return the training text in the papers' terms, or None."""
+    """Return the training text in the papers' terms, if any."""
     if checkpoint := released_checkpoint(record):
         return f"{WIKI}+{SICK}" if checkpoint.sick else WIKI
     if not record.training.get("stages"):
@@ -201,7 +201,7 @@ def plausible_run(ours: Sequence[float], figure: float) -> str:
 
 
 def figure_remarks(figure: PublishedFigure, texts: Iterable[str]) -> list[str]:
-    """Return what is said of a figure, with its table and method."""
+    """Return remarks on a figure, with its table and method."""
     return [f"{figure.source}, {figure.method}: {text}" for text in texts]
 
 

@@ -44,7 +44,7 @@ class ProbeQuantity:
         return next(column for column in PROBES[self.probe].columns if column.heading == self.heading)
 
     def of(self, probes: Mapping[str, Any]) -> float | None:
-        """Return it from a record's probes, or None."""
+        """Return it from a record's probes, if any."""
         return number_at(probes.get(self.probe), self.column.path)
 
     def why_not(self, probes: Mapping[str, Any]) -> str:
@@ -79,7 +79,7 @@ class RelationPoint:
     Args:
         name: Its unique name.
         method: Its method.
-        score: Its score, or None.
+        score: Its score, if any.
         values: Its quantities, by heading.
         lacks: Why it lacks the other quantities, by heading.
         stages: Keys of the stages that were trained for it: points that share one depend on each other.
@@ -177,15 +177,19 @@ def _correlate_quantity(
     points: Sequence[RelationPoint], heading: str, profile: str, suite: str, level: float
 ) -> Relation:
     values: dict[str, RelationValues] = {}
-    left_out, stages = {}, []
+    x, y, left_out, stages = [], [], {}, []
+    z: list[float] = []
     for point in points:
         if heading in point.values and point.score is not None:
-            values[point.name] = RelationValues(point.values[heading], point.score, point.values.get(HELD))
+            found = RelationValues(point.values[heading], point.score, point.values.get(HELD))
+            values[point.name] = found
+            x.append(found.value)
+            y.append(found.score)
+            if found.uniformity is not None:
+                z.append(found.uniformity)
             stages.append(point.stages)
         else:
             left_out[point.method] = point.lacks.get(heading, "it has no score")
-    x, y = [one.value for one in values.values()], [one.score for one in values.values()]
-    z = [one.uniformity for one in values.values() if one.uniformity is not None]
     independent = count_independent(stages)
     partial, with_uniformity = Rho(None), None
     if heading != HELD and len(z) == len(values):

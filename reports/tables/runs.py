@@ -45,7 +45,7 @@ class MethodRuns:
         name: Registered name.
         anchor: Of its first row on the page.
         runs: By seed.
-        parameters: Of all its encoder's towers, or None if unknown.
+        parameters: Of all its encoder's towers, if known.
         dim: Dimension of its vectors by the record, or a dash.
     """
 
@@ -119,7 +119,7 @@ def _page_run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> Pa
 
 
 def encoder_parameters(record: RunRecord) -> int | None:
-    """Return the parameters of all towers of a record's encoder, or None if unknown.
+    """Return the parameters of all towers of a record's encoder, if known.
 
     The probe ``cost`` counts them; provenance has the number of each tower.
     """

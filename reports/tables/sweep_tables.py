@@ -14,7 +14,7 @@ from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS
 from bench.data.published_tables import ablation_figures
 from bench.errors import InputError
-from bench.records.record import RunRecord, last_stages
+from bench.records.record import AVERAGE, RunRecord, last_stages
 from bench.render.grid import Grid, Value, format_number, mean_or_none, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.records import (
@@ -170,7 +170,9 @@ def _sweep_grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], ca
 def sweep_task(wanted: str, records: Sequence[RunRecord]) -> str:
     """Return the sweep's own task if every record has it, else the average."""
     done = finished_records(records)
-    return wanted if done and all(record.score(wanted) is not None for record in done) else "avg"
+    if not done or any(record.score(wanted) is None for record in done):
+        return AVERAGE
+    return wanted
 
 
 def _mean_norm(records: Sequence[RunRecord]) -> str:

@@ -155,7 +155,7 @@ def _kinds_note(note: str, groups: Mapping[str, Sequence[RunRecord]]) -> tuple[s
 
 
 def _listed_note(note: str, texts: Iterable[str]) -> tuple[str, ...]:
-    """The note with what it lists; none for nothing."""
+    """The note with its list; empty for an empty list."""
     listed = ", ".join(texts)
     return (f"{note}: {listed}.",) * bool(listed)
 
