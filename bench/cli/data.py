@@ -27,7 +27,10 @@ def data_command() -> None:
 @click.argument("name")
 @with_data
 def fetch_command(name: str, data_dir: Path | None) -> None:
-    """Download and check sts7, transfer7, probing (SentEval's), wiki1m or nli (SimCSE's texts)."""
+    """Download and check data.
+
+    NAME is sts7, transfer7, probing (SentEval's), wiki1m or nli (SimCSE's texts).
+    """
     from bench.data.hub import fetch_data
     from bench.data.pins import lock_file, read_pin
     from bench.data.source import data_folder
@@ -45,7 +48,7 @@ def fetch_command(name: str, data_dir: Path | None) -> None:
 @click.argument("group", required=False)
 @with_data
 def verify_data_command(group: str | None, data_dir: Path | None) -> None:
-    """Compare training texts with their lock files, and tasks with the published fingerprints.
+    """Compare data with their lock files and fingerprints.
 
     All of them, or those of sts7, transfer7, probing, wiki1m or nli. Texts without a lock file are listed
     with their hash.
@@ -139,7 +142,7 @@ def _check_training_text(path: Path) -> str:
 @data_command.command()
 @click.argument("texts", nargs=-1, required=True, type=PATH)
 @strict_option("--text-column", metavar="NAME", help="Column of TEXTS that are tables.")
-@strict_option("--suite", default="sts7", shell_complete=completion.suite)
+@strict_option("--suite", default="sts7", shell_complete=completion.suite, help="Suite with the test sets.")
 @with_data
 @strict_option("--accept-data", is_flag=True, help="Accept data that differ from the reference version.")
 @strict_option(
@@ -158,7 +161,9 @@ def _check_training_text(path: Path) -> str:
 def overlap_command(
     texts: tuple[Path, ...], suite: str, accept_data: bool, campaign: str | None, form: str, **options: Any
 ) -> None:
-    """Find sentences of training TEXTS (one a line, .xz too) in a suite's test sets.
+    """Find training sentences in the test sets of a suite.
+
+    TEXTS have one sentence a line, .xz too.
 
     Levels: exact (same string), key (same letters and digits), near (key, or eight words in a row).
     """

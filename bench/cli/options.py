@@ -58,7 +58,7 @@ def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
     devices = click.Choice(["cpu", "cuda", "mps"])
     return combine_options(
-        strict_option("--device", type=devices, default="cpu", help="mps: a Mac's GPU."),
+        strict_option("--device", type=devices, default="cpu", help="Where to compute; mps: a Mac's GPU."),
         strict_option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
     )
 
@@ -72,7 +72,7 @@ def format_option(*forms: str) -> Callable[[F], F]:
 
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
-    return strict_option("--seeds", default=default, help="Such as 1-5 or 1,3,7-9.")
+    return strict_option("--seeds", default=default, help="Random seeds, such as 1-5 or 1,3,7-9.")
 
 
 def level_option(about: str) -> Callable[[F], F]:
@@ -126,7 +126,9 @@ text_column_option = strict_option(
 )
 train_options = combine_options(
     strict_option(
-        "--profile", shell_complete=completion.profile, help="See `bench list profiles`; default mini."
+        "--profile",
+        shell_complete=completion.profile,
+        help="Backbone, texts and budget: `bench list profiles`; default mini.",
     ),
     data_option(),
     strict_option("--accept-data", is_flag=True, help="Accept data that differ from the reference version."),
@@ -184,7 +186,8 @@ spec_options = combine_options(
         "--suite",
         "suites",
         shell_complete=completion.suites,
-        help="Comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml. Default: the profile's.",
+        help="Test sets, comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml; default: the "
+        "profile's.",
     ),
     strict_option(
         "--transfer-solver",

@@ -38,10 +38,10 @@ _CHUNK = {"cpu": 1024, "cuda": 16_384, "mps": 4096}  # sentences: minutes of wor
 @strict_option("--batch-tokens", type=click.IntRange(1), help="Padded source tokens a batch.")
 @device_options()
 def rtt_command(pivots: str, out: Path, models: Path | None, **options: Any) -> None:
-    """Translate a training text to each pivot language and back, for `bench run --copy`.
+    """Translate a training text to other languages and back.
 
-    Writes NAME.en-X-en.txt, line i for sentence i, and its provenance NAME.en-X-en.json. After an
-    interruption the same command resumes from the last finished part.
+    The copies are for `bench run --copy`. Writes NAME.en-X-en.txt, line i for sentence i, and its provenance
+    NAME.en-X-en.json. After an interruption the same command resumes from the last finished part.
     """
     from bench.nn.device import torch_threads
     from bench.nn.marian import BATCH_TOKENS, check_sentencepiece, find_translation_model
