@@ -97,11 +97,11 @@ def bracket_depths(text: str, *, inside: bool = False) -> list[int | None]:
 
 @dataclass(frozen=True)
 class UnquotedPath:
-    """A path that stands without quotes, and would be split or read as options."""
+    """A path that lacks quotes, and would be split or read as options."""
 
     path: str  # on disk
     typed: str  # the text with the path in quotes
-    needed: bool  # cut off where the quotes lack, it isn't on disk
+    needed: bool  # the text up to the first separator is missing on disk
 
     @property
     def error(self) -> InputError:
@@ -143,7 +143,7 @@ def quoting_hint(text: str) -> str | None:
 
 
 def misplaced_hint(text: str) -> str | None:
-    """Return what to type for an invalid method with quotes, otherwise None."""
+    """Return what to type for an invalid method with quotes."""
     return """quotes go around the path only: 'hf:"PATH":avg'""" if '"' in text else None
 
 
@@ -156,7 +156,7 @@ def misquoted_hint(text: str, path: str) -> str | None:
 
 
 def _bare_paths(text: str) -> Iterator[tuple[re.Match[str], int]]:
-    """Yield where the paths begin that aren't in quotes."""
+    """Yield where the unquoted paths begin."""
     depths = bracket_depths(text)
     takers = {*EXTERNAL, *(name for name, method in METHODS if method.card.takes_path)}
     for match in _BARE.finditer(text):
@@ -187,7 +187,7 @@ def _longest_path(text: str, match: re.Match[str], begin: int) -> UnquotedPath |
 
 
 def _insert_quotes(text: str, match: re.Match[str], begin: int, end: int, path: str) -> str:
-    """Return the text with a path in quotes, without quotes around the whole method."""
+    """Return the text with quotes around a path in place of the whole method."""
     before, after, first = text[:begin], text[end:], match[0][:1]
     if first in ('"', "'"):
         before = before[: match.start()] + before[match.start() + 1 :]
@@ -389,7 +389,7 @@ def match_recorded_id(
     records: Iterable[RunRecord] = (),
     folder_hash: Callable[[MethodRequest], str | None] = lambda _: None,
 ) -> str:
-    """Return the recorded name that a text means; the text itself if none or several fit.
+    """Return the recorded name that a text means; the text itself if that is ambiguous or unknown.
 
     Options may stand in any order, with another spelling of the value, and one after a colon. With records,
     options may also have the profile's value, and NAME=METHOD names a row with an alias. The path of a

@@ -26,7 +26,7 @@ _FILES: dict[str, Plugin] = {}
 
 
 def read_plugin(text: str, results: Path) -> Plugin:
-    """Find a plug-in by FILE.py, import name or entry point, and read its file; none of its code runs.
+    """Find a plug-in by FILE.py, import name or entry point, and read its file; its code stays untouched.
 
     Raises InputError, also for a file below ``results``, which may have come with somebody's records.
     """

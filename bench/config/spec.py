@@ -44,7 +44,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A whole ``bench run``, parsed but not yet resolved against the registry and the profile.
+    """A whole ``bench run``, parsed, before it is resolved against the registry and the profile.
 
     ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``per_gpu``, ``force``, ``probes`` and
     ``keep_vectors`` never change a score; everything else is part of the cells' identity. ``workers`` is 0

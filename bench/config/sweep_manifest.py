@@ -49,7 +49,7 @@ def _file_name(manifest: Manifest) -> str:
 
 
 def save_manifest(manifest: Manifest, campaign: Path) -> None:
-    """Write a sweep's grid next to its records, atomically; raises StorageError if it can't be written."""
+    """Write a sweep's grid next to its records, atomically; raises StorageError."""
     path = manifest_path(manifest, campaign)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

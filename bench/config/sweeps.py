@@ -45,7 +45,7 @@ class Sweep:
     numeric: bool = False  # rows are numbers: the figure is a line
     norms: bool = False  # the table also has the mean norm of [CLS]
     curves: bool = False  # the figure is dev score and effective rank against step
-    surface: bool = False  # surface of a formula, without cells
+    surface: bool = False  # surface of a formula
 
 
 TWINS = ("tncse", "jtcse")

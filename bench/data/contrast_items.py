@@ -59,7 +59,7 @@ class ContrastTask:
 
 
 def make_triple(phenomenon: str, text: str) -> Triple | None:
-    """Return the item that a sentence gives of a phenomenon, None if a rule isn't sure.
+    """Return the item that a sentence gives of a phenomenon, None in doubt.
 
     >>> make_triple("number", "Two dogs chase a ball.")
     ('Two dogs chase a ball.', 'Two canines chase a ball.', 'Four dogs chase a ball.')
@@ -82,7 +82,7 @@ def make_triple(phenomenon: str, text: str) -> Triple | None:
 def make_contrast_tasks(
     sentences: Sequence[str], where: str, *, reference: bool = True
 ) -> list[ContrastTask]:
-    """Make the tasks from distinct sentences; raises DataError for a phenomenon without an item."""
+    """Make the tasks from distinct sentences; raises DataError for a phenomenon that lacks an item."""
     distinct = list(dict.fromkeys(sentences))
     text = ("rules", len(distinct), hashlib.sha256("\n".join(distinct).encode()).hexdigest())
     tasks = []
@@ -97,7 +97,7 @@ def make_contrast_tasks(
 
 
 def read_contrast_text(path: Path) -> list[str]:
-    """Read a user's .txt, a sentence a line, without empty lines; raises InputError and DataError."""
+    """Read a user's .txt, a sentence a line, skipping empty lines; raises InputError and DataError."""
     if path.suffix != ".txt" or not path.is_file():
         what = "no such file" if path.suffix == ".txt" else f"'{path.suffix}' is not a format"
         raise InputError(what, where=f"contrast:{path}", expected="a .txt, a sentence a line")

@@ -1,6 +1,6 @@
 """The rules of the contrast suite: from a sentence to a paraphrase, and to another meaning.
 
-Any doubt about words, their neighbours or the sentence's form gives no item. Words are compared in lower
+Any doubt about words, their neighbours or the sentence's form rules an item out. Words are compared in lower
 case; a capital inside a sentence marks a name, which stays. ``docs/contrast.md`` lists the rules.
 """
 
@@ -86,7 +86,7 @@ class Sentence:
         return not load_word_lists().closed[kind].isdisjoint(self.words)
 
     def sign(self, place: int) -> str:
-        """Return the signs between a word and the next, without blanks."""
+        """Return the signs between a word and the next, stripped."""
         begin = self.spans[place][1]
         end = self.spans[place + 1][0] if place + 1 < len(self.spans) else len(self.text)
         return self.text[begin:end].strip()
@@ -115,12 +115,12 @@ class Sentence:
 
 
 def is_plain(sentence: Sentence) -> bool:
-    """Check for a sentence that the rules apply to: 4 to 40 words, no question and no quotation."""
+    """Check for a sentence that the rules apply to: 4 to 40 words, a plain statement."""
     return LEAST_WORDS <= len(sentence.words) <= MOST_WORDS and not re.search(r"[?\"“”`]|''", sentence.text)
 
 
 def _article_fits(sentence: Sentence, place: int, new: str) -> bool:
-    """Check that "a" or "an" before a word can stay; doubtful sounds never fit."""
+    """Check that "a" or "an" before a word can stay; doubtful sounds fail."""
     before = sentence.words[place - 1] if place else ""
     if before not in ("a", "an"):
         return True
@@ -156,7 +156,7 @@ def replace_synonym(sentence: Sentence, place: int | None = None) -> str | None:
 def insert_negation(sentence: Sentence) -> str | None:
     """Insert "not" behind the only auxiliary, a form of be or a modal.
 
-    None where anything else denies, quantifies or opens a clause, or where "can" or "will" may be a noun.
+    None where another word denies, quantifies or opens a clause, or where "can" or "will" may be a noun.
     """
     closed = load_word_lists().closed
     if any(map(sentence.has, ("negative", "quantified", "clauses"))):
@@ -204,7 +204,7 @@ def change_number(sentence: Sentence) -> str | None:
 
 
 def _is_closed(word: str) -> bool:
-    """Check for a word that can't stand in a noun phrase behind its determiner."""
+    """Check for a word of a closed class, which ends a noun phrase."""
     return any(word in words for name, words in load_word_lists().closed.items() if name != "plurals")
 
 
@@ -250,7 +250,7 @@ def _ends_phrase(word: str) -> bool:
 def _find_subject(sentence: Sentence) -> tuple[_NounPhrase, int] | None:
     """Find the noun phrase at the begin of a sentence, and the place behind it and its "is".
 
-    A form of be agrees with the noun; without one a verb in -ing follows, as in captions.
+    A form of be agrees with the noun; otherwise a verb in -ing follows, as in captions.
     """
     closed = load_word_lists().closed
     phrase = _find_noun_phrase(sentence, 0, lambda word: word in closed["be"] or word.endswith("ing"))
@@ -264,7 +264,7 @@ def _find_subject(sentence: Sentence) -> tuple[_NounPhrase, int] | None:
 
 
 def _exchange_phrases(sentence: Sentence, subject: _NounPhrase, other: _NounPhrase | None) -> str | None:
-    """Exchange two different noun phrases of the same number; None otherwise."""
+    """Exchange two different noun phrases of the same number, otherwise return None."""
     if other is None or any(sentence.sign(place) for place in range(other.first)):
         return None
     one, two = sentence.part(subject.first, subject.head), sentence.part(other.first, other.head)

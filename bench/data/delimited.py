@@ -43,7 +43,7 @@ class _Cell(NamedTuple):
 
 
 class _StrayQuoteError(Exception):
-    """A quote that CSV writers never write; its argument is the line."""
+    """A quote against the rules of CSV; its argument is the line."""
 
 
 def has_csv_quotes(text: str, path: Path) -> bool:
@@ -88,7 +88,7 @@ def count_quoted_cells(text: str) -> str:
 
 
 def separator_hint(cells: Sequence[str]) -> str | None:
-    """Return the hint for a row of one cell that holds several names or texts, otherwise None."""
+    """Return the hint for a row of one cell that holds several names or texts."""
     for mark, name in (("\t", "tabs"), (";", "';'"), ("|", "'|'"), (",", "commas")):
         if len(cells) == 1 and mark in cells[0]:
             return f"the columns are separated by {name} here: write them with commas (.csv) or tabs (.tsv)"
@@ -120,7 +120,7 @@ def _quoted_rows(text: str) -> Iterator[list[_Cell]]:
 
 
 def _find_uneven_row(rows: Sequence[Sequence[str | _Cell]]) -> int:
-    """Return the number of the first row with another length than the first, 0 for none."""
+    """Return the number of the first row with another length than the first, or 0."""
     width = 0
     for number, row in enumerate(rows, start=1):
         if any(getattr(cell, "text", cell) for cell in row):
@@ -191,7 +191,7 @@ class LongCells:
 
     @property
     def note(self) -> str:
-        """The count in words, "" for none."""
+        """The count in words, or ""."""
         if not self.count:
             return ""
         size = f"{self.most}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
@@ -220,7 +220,7 @@ def open_table(
     Args:
         path: The file, for its ending and for errors.
         stream: Its text.
-        columns: Names of the columns of a ``.tsv`` or ``.csv`` file without a header.
+        columns: Names of the columns of a ``.tsv`` or ``.csv`` file that lacks a header.
         blank_rows: Read an empty line as a row of empty cells; otherwise only the last lines may be empty.
 
     Raises:
@@ -317,7 +317,7 @@ def check_last_name(names: Sequence[str], where: str) -> None:
 
 
 def row_names_hint(cells: int, names: int) -> str | None:
-    """Return the hint for a row with one cell more than the header has names, otherwise None."""
+    """Return the hint for a row with one cell more than the header has names."""
     if cells != names + 1:
         return None
     return "R's write.table gives the row names no column name: write with row.names = FALSE"
@@ -364,7 +364,7 @@ def _check_header(names: list[str], where: str) -> None:
 
 
 def _are_words(header: str) -> bool:
-    """Check for separated names: the first sentence of a file without a header has other characters too."""
+    """Check for separated names: a first sentence in place of a header has other characters too."""
     return all(re.fullmatch(r"[\w.-]+", name.strip(' "')) for name in re.split(r"[\t;|,]", header))
 
 

@@ -42,8 +42,8 @@ def fetch_data(name: str, data: Path) -> list[Path]:
     Files are put in place after all have passed their check. Returns the files or folders of the group.
 
     Raises:
-        InputError: an unknown name, or a folder that can't be written.
-        BenchError: the hub can't be reached or broke off.
+        InputError: an unknown name, or a read-only folder.
+        BenchError: the hub is unreachable or broke off.
         DataError: an unsafe or damaged archive, data that differ from the reference or from the pinned text.
     """
     if name not in NAMES:
@@ -62,7 +62,7 @@ def fetch_data(name: str, data: Path) -> list[Path]:
 
 
 def _fetch_once(file: str, data: Path, there: Callable[[], bool], get: Callable[[Path], None]) -> None:
-    """Get a file unless its contents are there; other processes wait for it."""
+    """Get a file if its contents are missing; other processes wait for it."""
     if there():
         return  # also in a read-only folder
     folder = data / ".download"
@@ -161,7 +161,7 @@ def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
 
 
 def _is_pinned(text: Path) -> bool:
-    """Check a text against its lock file, False without either; raises DataError for another text."""
+    """Check a text against its lock file, False if one is missing; raises DataError for another text."""
     if not text.is_file() or pins.read_pin(text) is None:
         return False
     pins.check_pin(text, pins.hash_file(text))
@@ -169,7 +169,7 @@ def _is_pinned(text: Path) -> bool:
 
 
 def _fetch_text(target: Path, folder: Path) -> None:
-    """Put a training text in place after its lock file, or only measure one that is there without."""
+    """Put a training text in place after its lock file, or measure an existing one that lacks it."""
     if target.is_file() and _passes(check_text_size, target):
         pins.write_pin(target, pins.measure_text(target))
         return
@@ -216,7 +216,7 @@ class _Remote:
 
     @property
     def address(self) -> str:
-        """The URL without a mirror's password."""
+        """The URL, except a mirror's password."""
         parts = urlsplit(self.url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
@@ -238,8 +238,8 @@ def _query_hub(filename: str) -> _Remote:
 def _download_file(filename: str, remote: _Remote, folder: Path) -> Path:
     """Download one file into a folder; resumes an interrupted download.
 
-    The library's own download keeps no partial file for the next process, so the part is kept here. Its name
-    has the hub's etag: a part of another version is never continued.
+    The library deletes a partial file when its process ends, so the part is kept here. Its name has the hub's
+    etag, so that a part is only continued with the same version.
     """
     whole, part = folder / filename, folder / f"{filename}.{remote.etag}.part"
     if whole.is_file() and remote.digest(whole) == remote.etag:
@@ -266,7 +266,7 @@ def _download_file(filename: str, remote: _Remote, folder: Path) -> Path:
 
 @contextmanager
 def _hub_errors(filename: str, source: str = REPOSITORY) -> Iterator[None]:
-    """Raise BenchError for a source that can't be reached or breaks off."""
+    """Raise BenchError for a source that is unreachable or breaks off."""
     try:
         yield
     except BenchError:

@@ -52,7 +52,7 @@ _DELIMITERS = {".tsv": "\t", ".csv": ","}
 def read_pairs(path: Path) -> Corpus:
     """Read a UTF-8 file of pairs or triplets, a row each, white space as in the evaluation data.
 
-    The quotes of a ``.tsv`` file are text unless a CSV writer wrote them. A first row of names from HEADERS
+    The quotes of a ``.tsv`` file are text, or a CSV writer's. A first row of names from HEADERS
     is left out. Raises DataError, with the line of a damaged row.
     """
     separator = path.suffix.lower()
@@ -109,7 +109,7 @@ def _tab_rows(lines: Sequence[str], path: Path) -> Iterator[tuple[int, list[str]
 
 
 def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
-    """Yield rows of one width, without the header; raises DataError with the line."""
+    """Yield rows of one width below the header; raises DataError with the line."""
     width, names = 0, list[str]()
     for number, row in rows:
         where = f"{path}:{number}"
@@ -184,7 +184,7 @@ def _check_columns(rows: Sequence[Sequence[str]], where: str, which: str = "") -
 
 
 def _check_field(text: str, column: str, where: str) -> str:
-    """Return a field with normalised white space; raises DataError unless it can be a sentence."""
+    """Return a field with normalised white space; raises DataError for an unfit one."""
     if len(text) > LONGEST:
         what = f"the {column} has {len(text):,} characters"
         raise DataError(what, where=where, expected=f"at most {LONGEST:,}")

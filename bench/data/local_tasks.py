@@ -166,7 +166,7 @@ def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
 
 
 def _check_distinguishable(rows: tuple[Row, ...], path: Path) -> tuple[Row, ...]:
-    """Return the rows; raises DataError unless an encoder can give two of them different cosines."""
+    """Return the rows; raises DataError if all must get the same cosine."""
     pairs = {frozenset(row[:2]) for row in rows}
     unequal = {pair for pair in pairs if len(pair) > 1}
     if len(unequal) + (len(unequal) < len(pairs)) < 2:

@@ -59,7 +59,7 @@ def load_mteb_lists() -> dict[str, MtebTaskList]:
 
 
 def is_mteb(suite: str) -> bool:
-    """Check whether mteb measures a suite, which then has no pairs for other uses."""
+    """Check whether mteb measures a suite."""
     return suite.startswith(TASKS) or has_own_tasks(suite) or suite in load_mteb_lists()
 
 
@@ -110,7 +110,7 @@ def _is_task_too(name: str) -> bool:
 
 
 def suite_label(suite: str) -> str:
-    """Return the name of a suite in records, without the folder of a ``local:`` or ``contrast:`` file."""
+    """Return the name of a suite in records, stripped of the folder of a ``local:`` or ``contrast:`` file."""
     for kind in (FILES, CONTRAST_TEXT):
         if suite.startswith(kind):
             return f"{kind}{Path(suite.removeprefix(kind)).stem}"

@@ -1,6 +1,6 @@
 """Lock files of fetched texts, ``NAME.lock.json``.
 
-SimCSE's training texts have no published hash. The first fetch pins its content, and later ones refuse any
+SimCSE's training texts lack a published hash. The first fetch pins its content, and later ones refuse any
 other. A text from another source is measured too, and marked as such.
 """
 
@@ -64,7 +64,7 @@ def write_pin(text: Path, pin: Pin) -> None:
 
 
 def read_pin(text: Path) -> Pin | None:
-    """Return the contents of the lock file, None without one; raises DataError for a damaged one."""
+    """Return the contents of the lock file, if there is one; raises DataError for a damaged one."""
     path = lock_file(text)
     try:
         with path.open("rb") as stream:
@@ -82,12 +82,12 @@ def read_pin(text: Path) -> Pin | None:
 
 
 def unpinned_note(name: str) -> str:
-    """Return the note of tables on a text that is not from the pinned source."""
+    """Return the note of tables on a text from another source than the pinned one."""
     return f"The training text {name} is {UNPINNED}."
 
 
 def check_pin(text: Path, sha256: str) -> str:
-    """Return the origin of a text with that hash for records, "" if it never had a pinned source.
+    """Return the origin of a text with that hash for records, "" if it lacks a pinned source.
 
     Raises:
         DataError: it differs from its lock file, or that file is damaged.

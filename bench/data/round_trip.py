@@ -184,7 +184,7 @@ class RoundTrip:
 
 
 def read_provenance(text: Path) -> dict[str, Any] | None:
-    """Return the provenance ``NAME.json`` of a copy ``NAME.txt``, None without one; raises DataError."""
+    """Return the provenance ``NAME.json`` of a copy ``NAME.txt``, if there is one; raises DataError."""
     path = text.with_suffix(".json")
     if not path.exists():
         return None
@@ -202,7 +202,7 @@ def read_provenance(text: Path) -> dict[str, Any] | None:
 
 
 def check_copy(text: Path) -> bool:
-    """Check a copy against its provenance, False without one; raises DataError for a changed copy."""
+    """Check a copy against its provenance, False if that is missing; raises DataError for a changed copy."""
     facts = read_provenance(text)
     if facts is None:
         return False

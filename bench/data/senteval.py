@@ -39,7 +39,7 @@ class TaskFiles:
 
 
 def read_lines(root: Path, file: str, encoding: str = "utf-8", hint: str = _HINT) -> list[str]:
-    """Return a file's lines without line ends and without UTF-8's byte order mark; raises DataError."""
+    """Return a file's lines, stripped of line ends and UTF-8's byte order mark; raises DataError."""
     path = root / file
     try:
         raw = path.read_bytes()

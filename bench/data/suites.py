@@ -176,7 +176,7 @@ def _read_checked(root: Path, task_id: str, source: DataSource) -> Task:
 def read_local_task(path: Path) -> PairTask:
     """Read scored pairs of your own, see :func:`bench.data.local_tasks.read_local_pairs`.
 
-    The name begins with "local:", so that no record takes them for a published set. It stays out of the
+    The name begins with "local:", which distinguishes them from published sets. It stays out of the
     fingerprint: equal pairs under another name are the same dev set.
     """
     name, rows, form = read_local_pairs(path)

@@ -29,7 +29,7 @@ _EXTENDED = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, *_PAX, tarfile.
 class Member:
     """One entry of a tar file; its content can be read until the next entry."""
 
-    name: str  # its path in the archive, not checked
+    name: str  # its unchecked path in the archive
     size: int  # bytes of its content
     kind: bytes  # a type of tarfile
     source: _ArchiveStream
@@ -116,7 +116,7 @@ class _ArchiveStream:
 
 
 def _read_member(source: _ArchiveStream) -> Member | None:
-    """Return the next entry with name and size of its extended headers, None at the end."""
+    """Return the next entry with name and size of its extended headers, if there is one."""
     extended: dict[str, str] = {}
     while (info := _read_header(source)) is not None:
         if info.type not in _EXTENDED:
@@ -139,7 +139,7 @@ def _read_member(source: _ArchiveStream) -> Member | None:
 
 
 def _read_header(source: _ArchiveStream) -> tarfile.TarInfo | None:
-    """Parse the next block as a header, None at the end."""
+    """Parse the next block as a header, if there is one."""
     block = source.read(_BLOCK)
     if not block or (len(block) == _BLOCK and not any(block)):
         return None

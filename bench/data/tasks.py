@@ -116,13 +116,13 @@ class Suite:
     name: str  # for ``--suite``
     summary: str
     tasks: tuple[str, ...]  # in the tables' order
-    embedded: bool = False  # made by the program, without a data folder
+    embedded: bool = False  # made by the program
     note: str = ""  # stands in every record and table of it
     reads: tuple[str, ...] = ()  # tasks of other files from which its own are made
 
 
 def suite_average(values: Iterable[float]) -> float:
-    """Return the unrounded mean of the tasks' values; raises DataError without values."""
+    """Return the unrounded mean of the tasks' values; raises DataError for an empty list."""
     numbers = list(values)
     if not numbers:
         raise DataError("a suite without a task has no average")
@@ -130,7 +130,7 @@ def suite_average(values: Iterable[float]) -> float:
 
 
 def normalise_spaces(sentence: str) -> str:
-    """Normalise white space as SentEval does: runs become one blank, none at the ends."""
+    """Normalise white space as SentEval does: runs become one blank, ends are stripped."""
     return " ".join(sentence.split())
 
 

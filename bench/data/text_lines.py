@@ -65,7 +65,7 @@ def stray_return_error(where: str) -> DataError:
 
 
 def encoding_error(path: Path) -> DataError:
-    """Return the error for a file that is not UTF-8, with the line of the first wrong byte."""
+    """Return the error for a file in another encoding than UTF-8, with the line of the first wrong byte."""
     raw = path.read_bytes()
     try:
         check_text_kind(raw[:LONGEST_MAGIC], path)
@@ -85,7 +85,7 @@ def number_sentences(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, 
     ``where`` names the text in errors.
 
     Raises:
-        DataError: a line that is not UTF-8, or has a NUL or a carriage return inside; a text of JSON.
+        DataError: a line in another encoding, or with a NUL or a carriage return inside; a text of JSON.
     """
     json_so_far = _JsonLines(where)
     for number, line in enumerate(lines, start=1):

@@ -50,7 +50,7 @@ class TrainingData:
 
     @property
     def corpus(self) -> Corpus:
-        """The training text itself, or the pairs if there is no other text."""
+        """The training text itself, otherwise the pairs."""
         return self.texts[TRAIN] if TRAIN in self.texts else self.texts[PAIRS]
 
     def text_of(self, names: Collection[str]) -> Corpus:
@@ -67,7 +67,7 @@ class TrainingData:
 def read_training_data(
     spec: RunSpec, profile: Profile, training: Sequence[str], texts: Collection[str] = (TRAIN,)
 ) -> TrainingData | None:
-    """Read the profile's training text and dev set, or those of the specification; None if no method trains.
+    """Read the profile's training text and dev set, or those of the specification; if any method trains.
 
     ``training`` are the methods that train, ``texts`` the names of the texts that they see, as far as known.
 
@@ -99,7 +99,7 @@ def read_training_data(
 
 
 def _read_labelled_pairs(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> Corpus:
-    """Read the labelled pairs; raises InputError without a file name, DataError for a bad file."""
+    """Read the labelled pairs; raises InputError if unnamed, DataError for a bad file."""
     if spec.pairs is not None:
         return read_pairs(spec.pairs)
     if uses_world(profile):
@@ -225,7 +225,7 @@ def add_texts(
 
 
 def copy_files(names: Collection[str], spec: RunSpec, profile: Profile) -> dict[str, Path | None]:
-    """Return the file of each requested copy of the profile's text, None without a data folder."""
+    """Return the file of each requested copy of the profile's text, or None if data are missing."""
     if spec.corpus is not None:
         return {}
     named, data = profile.corpus.get("copies", {}), DataSource.of_run(spec).folder
@@ -279,7 +279,7 @@ def _add_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
     """Add to every text its form with SICK's unlabelled sentences at the end, as TNCSE and JTCSE train.
 
     In the mini world the sentences of its test pairs take their place: like SICK's, they are those of the
-    test set, without the scores. The copies do not translate them. Raises InputError and DataError.
+    test set, stripped of scores, and stay untranslated in copies. Raises InputError and DataError.
     """
     source = DataSource.of_run(spec)
     if uses_world(profile):
@@ -306,7 +306,7 @@ def uses_world(profile: Profile) -> bool:
 
 
 def check_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -> None:
-    """Raise InputError for a seed of the mini world without any data of that world."""
+    """Raise InputError for an unused seed of the mini world."""
     if spec.world_seed is None:
         return
     if not uses_world(profile) and not MINI_SUITES & {spec.dev, *suites}:

@@ -38,7 +38,7 @@ class WordVectors:
     repeated: int  # lines with a word of an earlier line, which counts
 
     def find(self, token: str) -> int | None:
-        """Return a token's row: as it is, lower-cased, without ASCII punctuation at its ends, or both."""
+        """Return a token's row: as it is, lower-cased, stripped of ASCII punctuation, or both."""
         bare = token.strip(string.punctuation)
         for form in (token, token.lower(), bare, bare.lower()):
             if form and form in self.rows:
@@ -62,7 +62,7 @@ def read_word_vectors(path: Path) -> WordVectors:
 
     A first line of two whole numbers is word2vec's header (words, dimension). Elsewhere the last ``dim``
     fields, separated by single spaces, are the numbers and all before them is the word, which may hold spaces
-    except in a first line without header. Raises DataError with the line.
+    except in a first line that lacks a header. Raises DataError with the line.
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0
@@ -76,7 +76,7 @@ def read_word_vectors(path: Path) -> WordVectors:
 
 
 def strip_endings(path: Path) -> str:
-    """Return a file name without .gz, .xz, .txt, .vec; ``glove.840B.300d`` stays whole."""
+    """Strip .gz, .xz, .txt, .vec from a file name; ``glove.840B.300d`` stays whole."""
     name = path.name
     for endings in (tuple(_OPEN), _TEXT):
         for ending in endings:

@@ -1,4 +1,4 @@
-"""Bundles: made from a campaign, checked, and unpacked as a working folder; runs no code of a bundle."""
+"""Bundles: made from a campaign, checked, and unpacked as a working folder; their code stays untouched."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_bundle(
     progress: Callable[[int], None] = lambda _: None,
     by: str | None = None,
 ) -> tuple[Verification, bytes | None]:
-    """Verify a campaign and make a bundle of it; runs no plug-in's code.
+    """Verify a campaign and make a bundle of it; plug-ins' code stays untouched.
 
     ``plugins`` are all files that a method of its records came from; ``progress`` is called with verified
     records; ``by`` is the sender, one line of text.
@@ -109,7 +109,7 @@ def list_plugin_files(records: Sequence[RunRecord]) -> dict[str, str]:
 
 
 def list_profiles(records: Sequence[RunRecord]) -> list[str]:
-    """Return the names of the records' profiles, without the hash of another backbone."""
+    """Return the names of the records' profiles, stripped of the hash of another backbone."""
     return sorted({record.profile.partition("@")[0] for record in records})
 
 
@@ -141,7 +141,7 @@ def _plugin_sources(plugins: Sequence[Plugin]) -> dict[str, bytes]:
 
 
 def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> None:
-    """Check that the records' files are given, and no others; verification compared the hashes."""
+    """Check that exactly the records' files are given; verification compared the hashes."""
     named = list_plugin_files(records)
     for file in sorted(named.keys() - given.keys()):
         what = f"the file '{file}' of method {named[file]} is missing"
@@ -211,7 +211,7 @@ class Unpacked:
 
 
 def unpack_bundle(file: Path, into: Path) -> Unpacked:
-    """Write records, sweeps, plug-ins and profiles of a bundle to a new or empty folder, whole or not at all.
+    """Write records, sweeps, plug-ins and profiles of a bundle to a new or empty folder, as a whole.
 
     ``bench verify`` checks whether the records are sound. The sender's reports are left out: they can be made
     again, and a page from a stranger should stay closed. Raises InputError and OSError.
@@ -272,7 +272,7 @@ def _format_name(facts: Mapping[str, Any]) -> str:
 
 
 def read_cards(source: bytes) -> tuple[tuple[MethodCard, ...], bool]:
-    """Read the literal cards in a plug-in's source; False unless there are some, and no others."""
+    """Read the literal cards in a plug-in's source; False if some are made by code, or all are missing."""
     cards: list[MethodCard] = []
     try:
         calls = [node for node in ast.walk(ast.parse(source)) if _callee_name(node) == "MethodCard"]

@@ -58,7 +58,7 @@ class MergeResult:
 def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult:
     """Verify a bundle, or a folder of your own records, and add its records and sweeps to a campaign.
 
-    Each record is added whole or not at all, and repeating a stopped merge resumes it. Before everything is
+    Each record is added as a whole, and repeating a stopped merge resumes it. Before everything is
     checked only a hidden folder is written. Records of the campaign that lost predictions get them back.
 
     Raises:

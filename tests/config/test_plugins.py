@@ -49,7 +49,7 @@ def test_a_file_is_loaded_once_and_again_when_it_was_edited(tmp_path: Path) -> N
     assert module not in sys.modules
 
 
-def test_a_package_is_named_by_its_import_name_or_its_entry_point(
+def test_a_package_has_an_import_name_or_an_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(load("tests")) == set(load("bench_test_methods")) == {

@@ -153,9 +153,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["hf:{}", "hf:./{}", "A=hf:{}:avg", "untrained,st:{},simcse"])
-def test_a_path_without_quotes_is_shown_with_them(
-    name: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quotes_are_suggested(name: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).mkdir()
     before, after = form.split("{}")
@@ -186,7 +184,7 @@ def test_a_path_without_quotes_is_shown_with_them(
         ("hf:my,folder,st:sub/v[2]", 'hf:"my,folder",st:"sub/v[2]"'),
     ],
 )
-def test_other_ways_to_write_it_are_shown_the_right_one(
+def test_the_right_form_is_suggested(
     text: str, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -212,9 +210,7 @@ def test_what_can_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert [method.text for method in parse_methods(text)] == split_outside_brackets(text)
 
 
-def test_names_in_records_are_read_without_a_look_at_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_names_ignore_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a,b").mkdir()
     assert len(parse_methods("hf:a,b", recorded=True)) == 2

@@ -77,9 +77,7 @@ def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
     assert "ensemble:simcse[text=a+sick]+simcse[text=b+sick]" in pairs
 
 
-def test_dry_run_says_question_grid_seeds_and_cost(
-    cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dry_run_of_a_sweep(cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.cli.sweep.print_estimate", lambda plan: print("about", len(plan.jobs)))
     code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--estimate"))
     assert (code, err) == (0, "")
@@ -92,7 +90,7 @@ def test_dry_run_says_question_grid_seeds_and_cost(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_records(
+def test_sweeps_share_cells_and_survive_failures(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
 ) -> None:
     short = (*sets("tncse", eval_every=2), *sets("jtcse", eval_every=2, caels=3), "--seeds", "1")
@@ -134,9 +132,7 @@ def test_sweeps_share_cells_a_broken_one_stops_nothing_and_tables_come_from_reco
 
 
 @pytest.mark.parametrize("name", [name for name in SWEEPS if name.startswith(("modified", "paradigm"))])
-def test_grids_of_the_gradient_paradigm_are_cells_of_their_own(
-    tiny_bert: Path, tmp_path: Path, name: str
-) -> None:
+def test_grids_of_the_gradient_paradigm_are_distinct(tiny_bert: Path, tmp_path: Path, name: str) -> None:
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("".join(f"This is sentence {i}.\n" for i in range(512)))  # the largest batch
     methods = [point.method for point in SWEEPS[name].points(Backbone(3, True))]
@@ -193,9 +189,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     return ("sweep", "caels", "--workers", "1")
 
 
-def test_a_sweep_again_on_another_suite_keeps_the_first(
-    cli: Cli, tmp_path: Path, quick: tuple[str, ...]
-) -> None:
+def test_a_sweep_of_another_suite_keeps_the_first(cli: Cli, tmp_path: Path, quick: tuple[str, ...]) -> None:
     assert cli(*quick, "--seeds", "1-2", "--suite", "toy")[0] == 0
     code, out, _ = cli(*quick, "--seeds", "2,4", "--suite", "mini")
     assert (code, "caels, mini" in out, "caels, toy" in out) == (0, True, False)
@@ -210,7 +204,7 @@ def test_a_sweep_again_on_another_suite_keeps_the_first(
     assert "caels" not in cli("report", "--suite", "mini-dev")[1]
 
 
-def test_a_sweep_with_other_cells_is_refused_before_anything_runs(
+def test_a_sweep_with_other_cells_is_refused(
     cli: Cli, tmp_path: Path, quick: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli(*quick, "--seeds", "1", "--suite", "toy")[0] == 0

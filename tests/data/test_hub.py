@@ -18,7 +18,7 @@ from tests.support.messages import missing_facts
 
 
 @pytest.fixture
-def small_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
+def reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
     """Make the small tree the reference for group sts7."""
     files = small_sts_files()
     root = tmp_path / "reference"
@@ -33,26 +33,24 @@ def small_reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str
 
 
 @pytest.mark.parametrize("prefix", ["", "./", "SentEval/data/downstream/"])
-def test_fetch_puts_known_files_in_place(
-    server: Hub, small_reference: dict[str, bytes], tmp_path: Path, prefix: str
-) -> None:
+def test_fetch_places_files(server: Hub, reference: dict[str, bytes], tmp_path: Path, prefix: str) -> None:
     others = {"STS/other.py": b"print()", "readme": b"x"}
-    server.files[hub.ARCHIVE] = tar_of(small_reference | others, prefix)
+    server.files[hub.ARCHIVE] = tar_of(reference | others, prefix)
     data = tmp_path / "data"
     root = data / "senteval" / "downstream"
     assert hub.fetch_data("sts7", data) == [root]
-    assert {path.relative_to(root).as_posix() for path in root.rglob("*.*")} == set(small_reference)
+    assert {path.relative_to(root).as_posix() for path in root.rglob("*.*")} == set(reference)
     assert not list(data.glob(".unpack-*"))
     server.served.clear()
     hub.fetch_data("sts7", data)
     assert server.served == []  # checked, not fetched again
 
 
-def test_an_interrupted_download_goes_on(
-    server: Hub, small_reference: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_download_resumes(
+    server: Hub, reference: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its tries
-    server.files[hub.ARCHIVE] = tar_of({**small_reference, "unknown.bin": bytes(24 << 20)})
+    server.files[hub.ARCHIVE] = tar_of({**reference, "unknown.bin": bytes(24 << 20)})
     server.break_after = 15 << 20  # the library writes 10 MB at a time
     with pytest.raises(BenchError, match="same command again"):
         hub.fetch_data("sts7", tmp_path / "data")
@@ -64,10 +62,8 @@ def test_an_interrupted_download_goes_on(
     assert (tmp_path / "data" / "senteval" / "downstream" / "SICK" / "SICK_train.txt").is_file()
 
 
-def test_a_part_that_is_too_long_is_begun_again(
-    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
-) -> None:
-    content = server.files[hub.ARCHIVE] = tar_of(small_reference)
+def test_too_long_a_part_is_restarted(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
+    content = server.files[hub.ARCHIVE] = tar_of(reference)
     part = tmp_path / "data" / ".download" / f"{hub.ARCHIVE}.{hashlib.sha256(content).hexdigest()}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(content + b"more")
@@ -75,40 +71,34 @@ def test_a_part_that_is_too_long_is_begun_again(
     assert server.served == [(hub.ARCHIVE, None)]
 
 
-def test_what_a_killed_fetch_left_unpacked_is_removed(
-    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
-) -> None:
-    server.files[hub.ARCHIVE] = tar_of(small_reference)
+def test_leftovers_of_a_kill_are_removed(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
+    server.files[hub.ARCHIVE] = tar_of(reference)
     leftover = tmp_path / "data" / ".unpack-x" / "STS"
     leftover.mkdir(parents=True)
     hub.fetch_data("sts7", tmp_path / "data")
     assert not leftover.parent.exists()
 
 
-def test_two_fetches_at_once_fetch_once(
-    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
-) -> None:
-    server.files[hub.ARCHIVE] = tar_of(small_reference)
+def test_parallel_fetches_fetch_once(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
+    server.files[hub.ARCHIVE] = tar_of(reference)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: hub.fetch_data("sts7", tmp_path / "data"), range(4)))
     assert found == [[tmp_path / "data" / "senteval" / "downstream"]] * 4
     assert server.served == [(hub.ARCHIVE, None)]
 
 
-def test_the_task_that_differs_is_named_and_nothing_is_put_in_place(
-    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
+def test_a_different_task_is_named_and_refused(
+    server: Hub, reference: dict[str, bytes], tmp_path: Path
 ) -> None:
-    changed = {**small_reference, "STS/STS14-en-test/STS.gs.images.txt": b"1.0\n4.5\n"}
+    changed = {**reference, "STS/STS14-en-test/STS.gs.images.txt": b"1.0\n4.5\n"}
     server.files[hub.ARCHIVE] = tar_of(changed)
     with pytest.raises(DataError, match=r"STS14: .*differ"):
         hub.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
 
 
-def test_a_damaged_download_is_thrown_away(
-    server: Hub, small_reference: dict[str, bytes], tmp_path: Path
-) -> None:
-    server.files[hub.ARCHIVE] = tar_of(small_reference)
+def test_a_damaged_download_is_deleted(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
+    server.files[hub.ARCHIVE] = tar_of(reference)
     server.etag = "0" * 64
     with pytest.raises(DataError, match=r"senteval\.tar arrived damaged"):
         hub.fetch_data("sts7", tmp_path / "data")
@@ -160,9 +150,7 @@ def test_incomplete_or_broken_archives_are_refused(tmp_path: Path) -> None:
             hub.unpack_archive(archive, tmp_path / "t", files)
 
 
-def test_the_corpus_is_checked_by_its_lines(
-    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lines_of_the_corpus_count(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.files[hub.CORPUS] = b"a\nb\nc\n"
     with pytest.raises(DataError, match="wiki1m: 3 lines; expected 1,000,000"):
         hub.fetch_data("wiki1m", tmp_path / "data")

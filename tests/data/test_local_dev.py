@@ -24,9 +24,7 @@ def write(folder: Path, name: str = "pairs.tsv") -> Path:
     return folder / name
 
 
-def test_a_file_and_a_toml_file_are_read_alike_and_the_name_is_no_part_of_the_fingerprint(
-    tmp_path: Path,
-) -> None:
+def test_a_file_and_a_toml_file_have_one_fingerprint(tmp_path: Path) -> None:
     direct = read_local_task(write(tmp_path))
     for name in ("mine", "STSB-dev"):
         (tmp_path / f"{name}.toml").write_text(TOML.format(name=name))
@@ -38,9 +36,7 @@ def test_a_file_and_a_toml_file_are_read_alike_and_the_name_is_no_part_of_the_fi
     assert load_suite(f"local:{tmp_path / 'mine.toml'}")[1] == [mine]
 
 
-def test_checkpoints_are_chosen_on_it_and_another_name_of_it_is_the_same_run(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_checkpoints_are_chosen_on_it_under_any_name(cli: Cli, tmp_path: Path) -> None:
     write(tmp_path), write(tmp_path, "other.tsv")
     code, _, err = cli("run", *SIMCSE, "--dev", "local:pairs.tsv", as_is=True)
     assert code == 0, err
@@ -134,9 +130,7 @@ def test_the_dry_run_counts_sentences_and_exact_duplicates(cli: Cli, tmp_path: P
     assert line.partition("200 sentences, ")[2].startswith("50 ")
 
 
-def test_a_text_whose_name_no_record_can_keep_is_refused_before_it_is_trained_on(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_a_text_with_an_unprintable_name_is_refused(cli: Cli, tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.txt")
     Path(path).write_text("\n".join(f"sentence {n} is here" for n in range(200)))
     assert "can't be printed" in refusal(cli, "run", *SIMCSE, "--corpus", path, "--dry-run")

@@ -185,7 +185,7 @@ LINES = STS.replace("tsv", "jsonl")
         (SUMMARIES, "summaries.tsv", FILES["summaries.tsv"].replace("0.5", "x"), ":3", "score is 'x'"),
     ],
 )
-def test_damaged_data_are_named_by_file_and_line(
+def test_damaged_data_are_refused(
     tmp_path: Path, task: str, file: str, text: str, place: str, facts: str
 ) -> None:
     """A text that begins with + is added to the file's own."""

@@ -90,7 +90,7 @@ def test_the_fingerprint_covers_all_columns() -> None:
         ("own.csv", "premise,hypothesis,gold_label\na,b,c\n", ":1", "premise, hypothesis, gold_label"),
     ],
 )
-def test_a_fault_is_named_with_its_line(
+def test_a_fault_has_its_line(
     tmp_path: Path, name: str, content: str | bytes, place: str, facts: str
 ) -> None:
     path = write(tmp_path, content, name)
@@ -158,9 +158,7 @@ def test_unused_or_unfit_texts_are_refused(cli: Cli, tmp_path: Path) -> None:
         assert not missing_facts(refusal(cli, *run, option, path), *facts)
 
 
-def test_a_profile_names_its_pairs_and_says_how_to_get_them(
-    cli: Cli, tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_missing_pairs_of_a_profile_are_named(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     run = ("run", "--seeds", "1", "--suite", "toy", "--dev", "toy", "--profile", "bert-base", "--dry-run")
     more = ("--backbone", str(tiny_bert), "--methods", "sup_simcse", "--data", str(tmp_path))
     facts = (f"{tmp_path}/corpus/nli_for_simcse.csv", "missing", f"bench data fetch nli --data {tmp_path}")
@@ -269,9 +267,7 @@ NUMBER = "hard negative|every row is|a number"
         ("sentence\tpositive\n" + rows_of("{}", A, B), ":2", "is a triplet|is a pair|R's"),
     ],
 )
-def test_tables_that_only_look_like_pairs_are_refused(
-    tmp_path: Path, content: str, place: str, facts: str
-) -> None:
+def test_tables_of_other_kinds_are_refused(tmp_path: Path, content: str, place: str, facts: str) -> None:
     path = write(tmp_path, content)
     with pytest.raises(DataError) as caught:
         read_pairs(path)

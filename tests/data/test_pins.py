@@ -162,9 +162,7 @@ def planned(corpus: Path, backbone: Path) -> Job:
     return job
 
 
-def test_records_name_the_source_and_keep_their_key(
-    corpus: Path, tmp_path: Path, tiny_bert: Path, cli: Cli
-) -> None:
+def test_the_source_stays_out_of_keys(corpus: Path, tmp_path: Path, tiny_bert: Path, cli: Cli) -> None:
     note = pins.unpinned_note(hub.CORPUS)
     plain = tmp_path / "plain.txt"
     plain.write_bytes(TEXT)
@@ -180,9 +178,7 @@ def test_records_name_the_source_and_keep_their_key(
     assert note in unpinned.record.notes
 
 
-def test_tables_say_that_a_text_is_not_from_the_pinned_source(
-    tmp_path: Path, tiny_bert: Path, cli: Cli
-) -> None:
+def test_tables_mark_an_unpinned_text(tmp_path: Path, tiny_bert: Path, cli: Cli) -> None:
     text = in_place(tmp_path / "elsewhere" / hub.CORPUS)
     given = ("--backbone", str(tiny_bert), "--corpus", str(text), "--suite", "toy", "--dev", "toy")
     code, _, err = cli("run", "--methods", "whitening[fit=train],noise", "--seeds", "1", *given)

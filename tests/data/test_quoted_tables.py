@@ -48,7 +48,7 @@ def written(rows: Sequence[Sequence[str]], quoting: Quoting = csv.QUOTE_MINIMAL,
         ([("a", "b", 1), ("c", "d", 2)], csv.QUOTE_NONNUMERIC),
     ],
 )
-def test_what_a_csv_writer_wrote_is_read_as_it_was(
+def test_output_of_a_csv_writer_is_read(
     tmp_path: Path, rows: list[tuple[str, ...]], quoting: Quoting, end: str
 ) -> None:
     path = tmp_path / "pairs.tsv"
@@ -143,9 +143,7 @@ def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> Non
         (['"text"\t"ok"', '"A cat."\tTRUE', '"A dog."\tNA'], ["A cat.", "A dog."]),
     ],
 )
-def test_what_r_writes_is_read_without_its_quotes(
-    tmp_path: Path, rows: list[str], expected: list[str]
-) -> None:
+def test_output_of_r_is_read_unquoted(tmp_path: Path, rows: list[str], expected: list[str]) -> None:
     path = tmp_path / "r.tsv"
     path.write_text("\n".join(rows) + "\n")
     assert list(read_corpus(path, column="text").sentences) == expected

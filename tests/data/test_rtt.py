@@ -325,7 +325,7 @@ def test_both_sentencepiece_models_are_in_the_fingerprint(own_models: Path) -> N
 
 
 @pytest.mark.long
-def test_the_command_makes_copies_with_their_provenance(
+def test_copies_and_their_provenance(
     cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = (*arguments(corpus, models), "--pivots", "fr,ru")
@@ -375,7 +375,7 @@ def test_the_command_makes_copies_with_their_provenance(
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
-def test_an_interrupted_copy_goes_on(
+def test_an_interrupted_copy_resumes(
     cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cli(*arguments(corpus, models, "--out", "whole"))[0] == 0
@@ -405,7 +405,7 @@ def test_an_interrupted_copy_goes_on(
     "other",
     ["models", *(pytest.param(name, marks=pytest.mark.long) for name in ("settings", "corpus", "versions"))],
 )
-def test_parts_made_otherwise_are_not_used(
+def test_parts_of_other_origin_are_ignored(
     cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     with monkeypatch.context() as patch:
@@ -472,7 +472,7 @@ def test_nothing_is_replaced(
 
 
 @pytest.mark.parametrize("hop", ["en-fr", "fr-en"])
-def test_an_empty_translation_keeps_the_sentence_and_says_so(
+def test_an_empty_translation_keeps_the_sentence(
     cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, hop: str
 ) -> None:
     change_bias(own_models / f"opus-mt-{hop}", 0, 1000.0)
@@ -525,7 +525,7 @@ def test_two_texts_are_refused(cli: Cli, models: Path, corpus: Path) -> None:
     assert not missing_facts(err, "--corpus FILE", "--profile NAME")
 
 
-def test_a_profiles_text_is_what_a_run_trains_on(
+def test_the_text_of_a_profile(
     cli: Cli, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = ("data", "rtt", "--pivots", "fr", "--models", str(models), "--out", "out", "--profile")
@@ -573,7 +573,7 @@ def as_options(a: Path, b: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-def test_a_run_learns_from_the_copies_and_its_record_names_them(
+def test_a_run_learns_from_copies(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
 ) -> None:
     given = run_arguments(tiny_bert, corpus)
@@ -600,7 +600,7 @@ def test_a_run_learns_from_the_copies_and_its_record_names_them(
     assert other.scores != record.scores
 
 
-def test_a_record_with_copies_is_repeated(
+def test_rerun_with_copies(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
 ) -> None:
     assert cli(*run_arguments(tiny_bert, corpus), *as_options(*copies))[0] == 0
@@ -612,7 +612,7 @@ def test_a_record_with_copies_is_repeated(
     assert (code, out.startswith("equal")) == (0, True), err
 
 
-def test_copies_that_other_methods_do_not_learn_from_change_nothing_for_them(
+def test_unused_copies_change_nothing(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
 ) -> None:
     options = {"steps": 1, "eval_every": 1, **TINY}
@@ -624,9 +624,7 @@ def test_copies_that_other_methods_do_not_learn_from_change_nothing_for_them(
     assert (code, "0 of 1 cells to run" in out) == (0, True), err
 
 
-def test_made_copies_are_read_back(
-    cli: Cli, models: Path, tiny_bert: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_copies_are_read_back(cli: Cli, models: Path, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
     assert cli(*arguments(corpus, models), "--pivots", "fr,ru")[0] == 0
     made = as_options(tmp_path / "out" / "text.en-fr-en.txt", tmp_path / "out" / "text.en-ru-en.txt")
     given = run_arguments(tiny_bert, corpus, *made, "--dry-run")

@@ -92,9 +92,7 @@ def dry_run(profile: str, data: Path, *more: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("profile", PAPERS)
-def test_the_papers_profiles_pass_a_dry_run_that_lists_all_they_read(
-    profile: str, cli: Cli, hub: Path, data: Path, tiny_mlm: Path
-) -> None:
+def test_a_dry_run_lists_all_inputs(profile: str, cli: Cli, hub: Path, data: Path, tiny_mlm: Path) -> None:
     for number, name in enumerate(MODELS[profile]):
         shutil.copytree(tiny_mlm, data / str(number))
         with (data / str(number) / "config.json").open("a") as stream:
@@ -144,9 +142,7 @@ def test_without_any_of_it_one_line_names_all(profile: str, cli: Cli, hub: Path,
         assert line.startswith(facts[0])
 
 
-def test_what_is_named_or_not_asked_for_is_not_missing(
-    cli: Cli, hub: Path, data: Path, tiny_bert: Path
-) -> None:
+def test_given_or_unused_files_are_not_missing(cli: Cli, hub: Path, data: Path, tiny_bert: Path) -> None:
     corpus = data / "corpus"
     (corpus / "wiki1m_for_simcse.en-ru-en.txt").rename(data / "mine.txt")
     for language in "nl", "zh", "de", "es":
@@ -190,7 +186,7 @@ def test_a_price_without_an_estimate_is_refused(cli: Cli) -> None:
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_an_estimate_times_a_step_of_every_stage_and_says_what_a_cell_costs(
+def test_an_estimate_times_every_stage(
     cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_facts = StageCache.facts
@@ -220,7 +216,7 @@ def test_an_estimate_times_a_step_of_every_stage_and_says_what_a_cell_costs(
     ]
 
 
-def test_what_is_trained_already_costs_no_training_and_one_method_without_an_estimate_stops_no_other(
+def test_trained_stages_cost_nothing(
     cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = (*short(tiny_bert, corpus, "simcse,broken,noise", ("simcse",), 2), "--seeds", "2")
@@ -263,7 +259,7 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
         ("tncse_d", "distill", 4.0),  # of a teacher of one tower
     ],
 )
-def test_torch_counts_the_passes_of_the_cards(
+def test_torch_counts_the_passes(
     method: str, role: str, passes: float | None, tiny_bert: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")

@@ -52,7 +52,7 @@ def table(header: str, rows: list[str], number: str = "1,", end: str = "\n") -> 
         ("x.tsv", table("id\ttext", [SENTENCES[0], *QUOTED[1:]], "1\t"), None, f"column 'text', {MARKED}"),
     ],
 )
-def test_one_text_in_any_form_has_one_fingerprint(
+def test_any_form_has_one_fingerprint(
     tmp_path: Path, name: str, content: str, column: str | None, form: str
 ) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8", newline="")
@@ -84,9 +84,7 @@ def test_parquet_and_saved_data_sets_are_read(tmp_path: Path) -> None:
         read_corpus(tmp_path / "x.parquet")
 
 
-def test_a_missing_library_is_named_with_what_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ImportError(name)
 
@@ -150,7 +148,7 @@ OPEN = "b\n" * 10 + '"\n'
         ("x.txt", "0/5\n3 %\n0,5\nnan\n", None, "", "a number"),
     ],
 )
-def test_what_is_no_text_is_refused_with_its_place(
+def test_bad_texts_are_refused(
     tmp_path: Path, name: str, content: str | bytes, column: str | None, place: str, facts: str
 ) -> None:
     path = tmp_path / name

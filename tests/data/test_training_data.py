@@ -33,9 +33,7 @@ def spec(**fields: object) -> RunSpec:
     return RunSpec((), (), "mini", **fields)  # type: ignore[arg-type]
 
 
-def test_a_run_without_options_has_the_default_world_and_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_world_and_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BENCH_DATA", raising=False)
     assert DataSource.of_run(spec()) == NO_FOLDER == DataSource(None, False, DEFAULT_SEED)
@@ -48,9 +46,7 @@ def test_a_run_gives_its_folder_its_world_and_what_it_accepts(tmp_path: Path) ->
     assert source.world == World(0)
 
 
-def test_the_folder_is_that_of_the_option_then_of_the_environment_then_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_of_data_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BENCH_DATA", "")
     assert data_folder(None) is None

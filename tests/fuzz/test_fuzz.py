@@ -123,9 +123,7 @@ def test_the_oracle_sees_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) ->
         ("x", 7, "exit code 7"),
     ],
 )
-def test_the_oracle_sees_unclear_errors(
-    printed: str, code: int, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unclear_errors_are_seen(printed: str, code: int, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def command() -> None:
         click.echo(printed, err=True)
         raise SystemExit(code)
@@ -263,9 +261,7 @@ _SCORES = st.floats(-1, 1)
 
 @given(_LABELS, st.none() | st.integers(0, 10**6), st.lists(_SCORES, min_size=1, max_size=4), _TEXTS)
 @quick
-def test_a_record_comes_back_from_its_json(
-    method: str, seed: int | None, values: list[float], note: str
-) -> None:
+def test_records_survive_json(method: str, seed: int | None, values: list[float], note: str) -> None:
     scores = tuple(Score(f"T{i}", "all", "spearman", value, i + 1) for i, value in enumerate(values))
     made = make_record(method, seed, {f"T{i}": 0.5 for i in range(len(values))})
     record = replace(made, scores=scores, notes=(note,), options={note: note})

@@ -114,9 +114,7 @@ def older(record: RunRecord, schema: int) -> str:
 
 
 @pytest.mark.parametrize("schema", [1, 2])
-def test_records_of_older_schemas_load_and_are_reported_once_they_are_sealed(
-    schema: int, cli: Cli, tmp_path: Path
-) -> None:
+def test_records_of_older_schemas_load_and_are_sealed(schema: int, cli: Cli, tmp_path: Path) -> None:
     run = ("run", "--methods", "noise", "--seeds", "1-2", *TOY)
     assert cli(*run)[0] == 0
     paths = sorted((tmp_path / "results" / "local" / "mini" / "noise").glob("*/toy.json"))
@@ -176,9 +174,7 @@ def test_newer_schemas_are_refused_with_a_hint(schema: int) -> None:
     ],
     ids=["objects", "two axes", "float64", "texts", "nan", "a number", "one less", "no archive"],
 )
-def test_predictions_of_another_kind_are_refused_though_their_hash_is_right(
-    array: Any, tmp_path: Path
-) -> None:
+def test_predictions_of_another_kind_are_refused(array: Any, tmp_path: Path) -> None:
     store = ResultStore(tmp_path, "camp")
     record = store.write(RECORD.place, RECORD, {"A": np.zeros(10, np.float32), "B": np.zeros(10, np.float32)})
     stream = io.BytesIO()
@@ -224,9 +220,7 @@ def test_an_average_of_no_task_is_not_rounded() -> None:
         ({"sweep": "cael"}, "no sweep 'cael'"),
     ],
 )
-def test_a_damaged_grid_of_a_sweep_is_refused(
-    change: dict[str, Any], said: str, cli: Cli, tmp_path: Path
-) -> None:
+def test_damaged_grids_are_refused(change: dict[str, Any], said: str, cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "noise", "--seeds", "1", *TOY)
     points = [["0", "jtcse", "noise"]]
     good = {"sweep": "caels", "profile": "mini", "suites": ["toy"], "seeds": [1], "points": points}
@@ -476,9 +470,7 @@ def test_a_card_of_other_types_is_refused_by_its_place(more: str, place: str, tm
         ('{"x": 10**30}', "'x'"),
     ],
 )
-def test_facts_that_a_record_cannot_hold_fail_the_cell(
-    facts: str, fault: str, cli: Cli, tmp_path: Path
-) -> None:
+def test_facts_of_another_type_fail_the_cell(facts: str, fault: str, cli: Cli, tmp_path: Path) -> None:
     arguments = ("--methods", "mine", "--seeds", "1", *TOY, "--plugin", plugin(tmp_path, facts=facts))
     code, _, err = cli("run", *arguments)
     assert (code, missing_facts(err, "encoder's facts", fault)) == (1, [])
@@ -514,9 +506,7 @@ def test_an_auxiliary_that_is_no_option_is_named(cli: Cli, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_teacher_of_another_width_is_refused_not_spread_over_the_student(
-    tiny_bert: Path, cli: Cli, tmp_path: Path
-) -> None:
+def test_a_teacher_of_another_width_is_refused(tiny_bert: Path, cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("One line.\nAnother line.\n")
     text = ("--corpus", "corpus.txt", "--dev", "toy", "--backbone", str(tiny_bert))
     code, _, err = cli("run", "--methods", "distill[of=noise,batch_size=2]", "--seeds", "1", *TOY, *text)

@@ -103,7 +103,7 @@ class Profile:
     translated copy), all below the data folder, and "exclude_lines" (first and last, from 1).
     """
 
-    name: str  # file name without ``.toml``
+    name: str  # stem of the file name
     summary: str
     suites: tuple[str, ...]  # default of ``--suite``
     backbone: dict[str, Any]
@@ -113,9 +113,9 @@ class Profile:
     methods: dict[str, dict[str, Any]]  # options that differ from the card's; a table a stage
     pretrain: dict[str, Any]  # sizes and rates of its own backbone (see bench.training.pretraining)
     tuning: tuple[dict[str, Any], ...]  # from ``bench tune``: method, option, seed, [value, dev score] rows
-    budget: Budget | None = None  # of methods without a table here, or on equal terms of all
+    budget: Budget | None = None  # of methods that lack a table here, or on equal terms of all
     title: str = ""  # the backbone in a paper's table
-    stand_ins: Mapping[str, str] = field(default_factory=dict)  # suite in place of one without data
+    stand_ins: Mapping[str, str] = field(default_factory=dict)  # replacements of suites that lack data
 
 
 def profile_names() -> list[str]:

@@ -1,6 +1,6 @@
 """The world's suites, except its graded pairs.
 
-They stand in for suites whose data a run of the world can't have, as the profile says.
+They replace suites of real data in runs of the world; profiles list which.
 """
 
 from __future__ import annotations

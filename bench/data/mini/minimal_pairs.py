@@ -94,7 +94,7 @@ _CHANGES = {"negation": (0, 1), "swap": (0, 0), "number": (1, 1), "antonym": (1,
 
 
 def count_changes(one: str, other: str) -> tuple[int, int]:
-    """Count the words of the first that the second lacks, and those that it adds, without regard to capitals.
+    """Count the words of the first that the second lacks, and those that it adds, in lower case.
 
     >>> count_changes("A dog barks.", "The dog barks loudly.")
     (1, 2)
@@ -143,7 +143,7 @@ def _phrases(world: Customs, event: Event, wording: _Wording, phenomenon: str) -
 
 
 def _exchange_phrases(text: str, one: str, other: str) -> str | None:
-    """Exchange two phrases of a text; None unless it has both once."""
+    """Exchange two phrases that a text has once each, otherwise return None."""
     plain = f"{text[0].lower()}{text[1:-1]} "
     if plain.count(f"{one} ") != 1 or plain.count(f"{other} ") != 1:
         return None
