@@ -159,6 +159,14 @@ def test_what_is_drawn_at_dropout_0_is_refused_by_its_layer(zoo: Callable[[str],
     assert caught.value.what.endswith("in Noisy")
 
 
+def test_every_module_has_the_rate_that_is_set(tiny_bert: Path) -> None:
+    model, _ = load_backbone(tiny_bert)
+    set_dropout(model, 0.25)
+    found = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert len(found) > 6
+    assert set(found) == {0.25}
+
+
 @pytest.mark.parametrize("rate", [-0.1, 1, float("nan")])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     with pytest.raises(InputError, match=f"dropout {rate}; expected 0 or more"):

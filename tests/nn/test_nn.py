@@ -116,7 +116,7 @@ def test_what_waits_to_be_read_is_vectors_alone(tiny_bert: Path, monkeypatch: py
     kept: list[int] = []
     concatenate = torch.cat
 
-    def measure(waiting: list[torch.Tensor], *args: object, **options: object) -> torch.Tensor:
+    def measure(waiting: list[torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
         kept.extend(vectors.untyped_storage().nbytes() // vectors.nbytes for vectors in waiting)
         return concatenate(waiting, *args, **options)
 
@@ -170,7 +170,7 @@ def test_missing_weights_are_never_made_up(tiny_bert: Path, tmp_path: Path) -> N
     with pytest.raises(InputError, match="no pooler weights"):
         TransformerEncoder(folder, "pooler")
     vectors = [TransformerEncoder(place, "cls").encode(SENTENCES) for place in (folder, tiny_bert)]
-    np.testing.assert_array_equal(*vectors)
+    np.testing.assert_array_equal(vectors[0], vectors[1])
     name = "encoder.layer.1.output.dense.weight"
     folder = drop_weights(tiny_bert, tmp_path / "layer", name)
     with pytest.raises(InputError, match=rf"1 weight\(s\) are missing .* {name}"):

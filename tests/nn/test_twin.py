@@ -131,7 +131,7 @@ def test_cross_context_head_by_head(kind: Kind) -> None:
         whole, row = compute_cross_context(own, other), compute_cross_context(own, other, rows=1)
         for i, length in enumerate(LENGTHS):
             entering = [out.hidden_states[layer - 1][i, :length] for out in plain]
-            expected = slow_context(*towers, layer, *entering)
+            expected = slow_context(towers[0], towers[1], layer, entering[0], entering[1])
             torch.testing.assert_close(whole[i, :length], expected, rtol=0, atol=1e-10)
             tied = slow_context(towers[0], towers[0], layer, entering[0], entering[0])
             assert not torch.allclose(expected, tied, atol=0.1)
@@ -175,7 +175,7 @@ def test_primitive_streams_are_the_plain_models(kind: Kind, mode: str, dropout: 
         for count, stream in itertools.product((0, 1, 2, 4), ("carry", "last")):
             with own_random_state(0, "dropout"):
                 caels = list_cael_layers(LAYERS, count)
-                out = compute_twin_states(*towers, wrap_chunk(ids, given), caels, stream)
+                out = compute_twin_states(towers[0], towers[1], wrap_chunk(ids, given), caels, stream)
             assert torch.equal(out.first, plain[0])
             assert torch.equal(out.second, plain[1])
             assert (out.cross_first is None) == (out.cross_second is None) == (count == 0)

@@ -191,7 +191,8 @@ def test_a_training_by_time_ends_in_time_and_says_how_far_it_came(text: Corpus, 
     assert time.monotonic() - begin < 3 + 5  # saving comes after
     assert facts["settings"]["steps"] == facts["loss_curve"][-1][0] > SETTINGS.steps
     assert facts["minutes"] == 0.05
-    for times in ({"minutes": 1e-6}, {"minutes": 1, "began": begin - 60}):
+    ends: list[dict[str, Any]] = [{"minutes": 1e-6}, {"minutes": 1, "began": begin - 60}]
+    for times in ends:
         with pytest.raises(BenchError, match="before the first step"):
             pretrain(text, SETTINGS, out=tmp_path / "n", **times, **HOW)
     assert not (tmp_path / "n").exists()

@@ -306,7 +306,7 @@ class Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def casts_of_a_step(precision: str, dropout: float) -> tuple[int, int]:
     """A SimCSE step of a BERT of BERT-base's depth, both views in one chunk; dropout is attention's."""
     sizes = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 12, "num_attention_heads": 2}
-    config = BertConfig(**sizes, intermediate_size=48, attention_probs_dropout_prob=dropout)  # type: ignore[arg-type]
+    config = BertConfig(**sizes, intermediate_size=48, attention_probs_dropout_prob=dropout)
     objective = SimCSEObjective(BertModel(config), 0, 0.05).train()
     with train_at_precision(precision), compile_steps("inductor"), Casts() as casts:
         masters = MasterWeights(nn.ModuleList([objective.encoder]))
@@ -325,7 +325,7 @@ def test_casts_of_a_step() -> None:
 
 def test_a_tower_that_would_call_its_pooler_is_refused() -> None:
     sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    towers = nn.ModuleList([MPNetModel(MPNetConfig(**sizes, intermediate_size=16))])  # type: ignore[arg-type]
+    towers = nn.ModuleList([MPNetModel(MPNetConfig(**sizes, intermediate_size=16))])
     assert MasterWeights(towers) is not None
     with train_at_precision(LOW), pytest.raises(InputError, match="MPNetModel"):
         MasterWeights(towers)
