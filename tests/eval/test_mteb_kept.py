@@ -118,7 +118,7 @@ def test_averages_count_what_cannot_be_scored_again(tasks: Tasks) -> None:
     assert (found.wrong, found.unchecked) == ((), ("all main_score", "all ndcg@10"))
     scores = tuple(replace(s, value=s.value + 0.1 * (s.task == "avg")) for s in record.scores)
     (wrong,) = rescore_record(replace(record, scores=scores), tasks, nothing).wrong
-    assert wrong.startswith("avg all main_score is ")
+    assert wrong.split()[:3] == ["avg", "all", "main_score"]
     assert rescore_tasks(list(tasks.values()), NOTHING, record) == ()
 
 
@@ -150,7 +150,7 @@ def test_scores_of_which_nothing_is_kept_are_known_by_their_names(tasks: Tasks) 
     assert len(found.unchecked) == len(record.scores) + 1
     average, unknown = rescore_record(replace(record, scores=(odd, *record.scores)), tasks, NOTHING).wrong
     assert not missing_facts(average, "MAIN", "local:mine", "main_score")
-    assert not missing_facts(unknown, "local:mine", "no score avg all MAIN")
+    assert not missing_facts(unknown, "local:mine", "avg all MAIN")
 
 
 def test_averages_of_retrieval_in_another_order(tasks: Tasks) -> None:

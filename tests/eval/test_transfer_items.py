@@ -184,7 +184,7 @@ def test_what_two_runs_classify_differently(
     differs = np.flatnonzero(a != b)
     order = sorted(differs, key=lambda i: change[i] == 0)
     lines = [line for line in out.splitlines()[4:-1] if line.strip()]
-    assert "TREC (72 items): A = one, seed 2; B = two, seed 2" in out
+    assert not missing_facts(out, "TREC (72 items)", "one, seed 2", "two, seed 2")
     assert len(lines) == len(differs)
     for i, line in zip(order, lines, strict=True):
         words = {1: "right in B", -1: "right in A", 0: "wrong in both"}[change[i]]
@@ -204,7 +204,7 @@ def test_an_edited_accuracy_wins_nothing_with_and_without_data(
     compared = ("compare", "one#1", "two#1", *FEW)
     monkeypatch.delenv("BENCH_DATA", raising=False)
     code, _, err = cli(*compared)
-    assert (code, "'transfer7' needs evaluation data" in err) == (2, True)
+    assert (code, "needs evaluation data" in err) == (2, True)
     assert cli(*compared, "--data", str(data))[0] == 0
     code, out, err = cli(*compared)  # the draws are kept
     assert (code, err) == (0, "")
@@ -218,4 +218,4 @@ def test_an_edited_accuracy_wins_nothing_with_and_without_data(
     for arguments in (compared, (*compared, "--data", str(data)), ("stats", *FEW)):
         code, out, err = cli(*arguments)
         assert (code, out, str(path.relative_to(Path.cwd())) in err) == (2, "", True)
-        assert "its predictions give 0." in err
+        assert "predictions give 0." in err

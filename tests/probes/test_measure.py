@@ -107,7 +107,7 @@ def test_every_probe_of_a_transformer(encoder: TransformerEncoder) -> None:
     assert probes["cls_energy"]["pooling"] == "avg"
     assert len(probes["cls_energy"]["layers"]) == len(probes["attention_sink"]["layers"]) == 3
     assert probes["modulus"]["towers"][0]["pooler"]["max"] <= 4  # tanh of 16 numbers
-    assert probes["cost"] == {"missing": "the model takes 40 tokens at most, not 64"}
+    assert not missing_facts(probes["cost"]["missing"], "40 tokens", 64)
     assert all("convention" in probes[name] for name in NAMES if name != "cost")
     assert found.timing["sentences"] == 32
     assert {"wall_seconds", "cpu_seconds", "sentences_per_second"} <= found.timing.keys()
@@ -128,7 +128,7 @@ def test_options(encoder: TransformerEncoder) -> None:
     how = ProbeOptions(strict=True, groups="quantiles", per_head=True, sentence=PAPER_SENTENCE)
     probes = measure_probes(encoder, DATA, NAMES, how).probes
     assert (probes["alignment"]["pairs"], probes["alignment"]["gold"]) == (30, "above 4")
-    assert "five of like size" in probes["density"]["convention"]
+    assert "like size" in probes["density"]["convention"]
     assert np.shape(probes["attention_sink"]["towers"][0]["heads"]) == (3, 2, 4)
     assert probes["attention_sink"]["maps"][0]["tokens"][0] == "[CLS]"
     bare = drop_curves(probes)
@@ -172,7 +172,7 @@ def test_cost_of_a_model_that_takes_64_tokens(longer: TransformerEncoder) -> Non
 def test_an_encoder_without_a_transformer() -> None:
     probes = measure_probes(FunctionEncoder(hash_vectors, dim=6), DATA, NAMES).probes
     traced = ("cls_energy", "attention_sink", "modulus", "cost")
-    assert {probes[name]["missing"] for name in traced} == {"it has no transformer"}
+    assert all("no transformer" in probes[name]["missing"] for name in traced)
     assert all("missing" not in probes[name] for name in NAMES if name not in traced)
 
 
@@ -302,5 +302,5 @@ def test_all_probes_are_those_whose_packages_are_here(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "distutils", None)
     with pytest.raises(InputError) as refused:
         parse_probes("isotropy,cost")
-    assert not missing_facts(refused.value, "--probes: probe cost", "pip install thop setuptools")
+    assert not missing_facts(refused.value, "--probes: probe cost", "thop setuptools")
     assert parse_probes("isotropy") == ("isotropy",)

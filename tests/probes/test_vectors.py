@@ -146,7 +146,7 @@ def test_density_of_neighbouring_groups() -> None:
     assert found["groups"][0]["sd"] == pytest.approx(values[:40].std(ddof=1))
     assert [curve is None for curve in found["curves"]] == [False, False, True, False]
     assert found["curves"][0][55] == pytest.approx(kernel_density(values[:40], 0.1))
-    assert "intervals of width 1" in found["convention"]
+    assert "width 1" in found["convention"]
 
 
 def test_undefined_figures_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
