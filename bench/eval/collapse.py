@@ -35,7 +35,7 @@ def collapse_figures(vectors: NDArray[np.floating]) -> Collapse:
 def effective_rank(vectors: NDArray[np.floating]) -> float:
     """Return exp of the entropy of the normalised singular values of (n, d) vectors (Roy and Vetterli 2007).
 
-    The matrix isn't centred. 1 for rank one or all zeros, k for k equal singular values.
+    The matrix stays uncentred. 1 for rank one or all zeros, k for k equal singular values.
 
     >>> round(effective_rank(np.eye(3)), 6)
     3.0

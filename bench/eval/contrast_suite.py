@@ -28,7 +28,7 @@ TIE = 1e-6
 class ContrastSuite(Measure[ContrastTask]):
     """Accuracy of "nearer to the paraphrase than to the distractor".
 
-    By the cosine, as in suites of pairs; a method without vectors compares by its own similarity.
+    By the cosine, as in suites of pairs; a method for pairs compares by its own similarity.
     """
 
     counted, metric, needs_torch = "items", "accuracy", False

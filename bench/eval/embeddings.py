@@ -100,7 +100,7 @@ def embed_sentences(
 
 
 def report_words(encoder: Encoder | PairScorer, sentences: Iterable[str]) -> None:
-    """Print word vectors' coverage of an encoded text on stderr; without any word it raises BenchError."""
+    """Print word vectors' coverage of an encoded text on stderr; an unknown text raises BenchError."""
     if isinstance(encoder, WordCounter):
         print(encoder.cover(distinct_sentences(sentences)), file=sys.stderr)
 

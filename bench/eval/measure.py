@@ -31,7 +31,7 @@ Predictions: TypeAlias = Mapping[str, FloatArray]
 Scores: TypeAlias = tuple[Score, ...]
 Draws: TypeAlias = NDArray[np.float64]
 PairTests: TypeAlias = "dict[str, CorrelationTest | McNemarTest | None]"
-"""Tests of two checkpoints on one task, by name: "williams", "steiger", "mcnemar"; None where undefined."""
+"""Tests of two checkpoints on one task, by name: "williams", "steiger", "mcnemar"; null if undefined."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Measure(ABC, Generic[T]):
     This is a condition for keeping vectors, a lower precision, estimates of a run, and the coverage of words.
     """
     needs_vectors: ClassVar[bool] = False
-    """True if a method that compares pairs without vectors is refused before anything runs."""
+    """True if a method for pairs is refused before anything runs."""
     scores_last: ClassVar[bool] = False
     """True if the last checkpoint is scored in addition to the selected one."""
     change_columns: ClassVar[str] = ""
@@ -113,26 +113,26 @@ class Measure(ABC, Generic[T]):
 
     @abstractmethod
     def sentences(self, tasks: Sequence[T]) -> Iterator[str]:
-        """Yield the encoded sentences, repetitions included; nothing if they are unknown beforehand."""
+        """Yield the encoded sentences, repetitions included, if they are known beforehand."""
 
     @abstractmethod
     def measure(self, encoder: AnyEncoder, tasks: Sequence[T], setting: MeasureContext) -> SuiteResult:
         """Score an encoder on tasks from :meth:`load`; raises BenchError for an unsuitable encoder."""
 
     def rescore(self, tasks: Sequence[T], predictions: Predictions, record: RunRecord) -> Scores:
-        """Return the scores that predictions and gold give, here none; may raise BenchError."""
+        """Return the scores that predictions and gold give; may raise BenchError."""
         return ()
 
     def main_metric(self, tasks: Sequence[T]) -> str:
-        """Return the metric of the suite's average, "" if it depends on tasks and there are none."""
+        """Return the metric of the suite's average, "" if it depends on missing tasks."""
         return self.metric
 
     def own_scores(self, tasks: Sequence[T], record: RunRecord) -> set[ScoreName]:
-        """Return the suite's own scores of which a record may keep no predictions; here none."""
+        """Return the suite's own scores whose predictions a record may lack."""
         return set()
 
     def side_scores(self, tasks: Sequence[T], record: RunRecord) -> set[ScoreName]:
-        """Return additional scores without predictions; here those of the last checkpoint."""
+        """Return additional scores, whose predictions a record lacks; here of the last checkpoint."""
         if not self.scores_last or not record.training.get("stages"):
             return set()
         return {(task, ALL, f"{self.metric}_last") for task in (*record.tasks, AVERAGE)}
@@ -143,7 +143,7 @@ class Measure(ABC, Generic[T]):
         ``rows`` are (runs, predictions), ``record`` is one of the runs'.
 
         Raises:
-            BenchError: a score that isn't one of items, or no predictions.
+            BenchError: a score of other things than items, or missing predictions.
             ValueError: a score that is undefined in a draw.
         """
         raise BenchError("the items of this suite can't be drawn", where=f"suite {self.name}")
@@ -151,9 +151,9 @@ class Measure(ABC, Generic[T]):
     def pair_tests(
         self, task: T | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
     ) -> PairTests:
-        """Test two checkpoints with these scores on the items of a task, here by no test.
+        """Test two checkpoints with these scores on the items of a task.
 
-        The task is None without its data.
+        The task is null if its data are missing.
         """
         return {}
 
@@ -162,6 +162,6 @@ class Measure(ABC, Generic[T]):
     ) -> list[ItemChange]:
         """Return at most ``count`` items that two runs treat most differently, the clearest first.
 
-        Raises BenchError without predictions of items; ``record`` is one of the runs'.
+        Missing predictions raise BenchError; ``record`` is one of the runs'.
         """
         raise BenchError("no predictions of the items are kept", where=f"suite {self.name}")

@@ -23,27 +23,27 @@ _MODALITIES = re.compile(r'\bmodalities"?\s*[=:]\s*(\[[^]]*\])')
 
 
 def is_offline() -> bool:
-    """True if the hub's libraries may not use the network."""
+    """True if the hub's libraries must stay offline."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def check_declared_data(suite: str) -> None:
-    """Raise the error of :func:`check_cached_data` without importing mteb, which takes seconds."""
+    """Raise the error of :func:`check_cached_data` before the seconds that importing mteb takes."""
     if is_offline() and (paths := declared_data_sets(parse_suite(suite).tasks)):
         _require_cached(suite, paths)
 
 
 def check_cached_data(suite: str, tasks: Sequence[MtebTask]) -> None:
-    """Raise InputError if data sets of a suite are neither in the local cache nor may be fetched."""
+    """Raise InputError offline if the local cache lacks data sets of a suite."""
     if is_offline():
         built = [build_mteb_task(task) for task in tasks if task.local is None]
         _require_cached(suite, (path for task in built for path in _dataset_paths(task)))
 
 
 def declared_data_sets(tasks: Sequence[MtebName]) -> list[str] | None:
-    """Return the hub's name of each task's data set from mteb's sources; None if only mteb itself has them.
+    """Return the hub's name of each task's data set from mteb's sources; null if only mteb itself has them.
 
-    The sources lack aggregated tasks, computed data sets, and subsets and splits that they don't name.
+    The sources lack aggregated tasks, computed data sets, and unnamed subsets and splits.
     """
     wanted = {task.name: task for task in tasks}
     paths: dict[str, set[str]] = {name: set() for name in wanted}

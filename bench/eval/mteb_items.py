@@ -1,4 +1,4 @@
-"""The scored items of mteb's tasks: texts and gold, from local files without mteb, or from mteb's data."""
+"""The scored items of mteb's tasks: texts and gold, from local files, or from mteb's data."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ _KINDS: dict[tuple[str, str], PredictionKind] = {
 
 
 def kind_of(task: MtebTask) -> PredictionKind | None:
-    """Return how a task's predictions are kept; None if they aren't."""
+    """Return the kind of a task's kept predictions, if they are kept."""
     if task.kind in RANKED:
         return _Queries(task.score)
     return _KINDS.get((task.kind, task.score))

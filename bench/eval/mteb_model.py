@@ -1,4 +1,4 @@
-"""Any bench encoder as a model of mteb, named so that no cache mistakes it for another."""
+"""Any bench encoder as a model of mteb, named so that caches keep it apart from others."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MtebEncoder:
         self.all_equal = False
 
     def check_task(self) -> None:
-        """Raise BenchError if word vectors have no word of the texts since :meth:`begin_task`."""
+        """Raise BenchError if word vectors lack every word of the texts since :meth:`begin_task`."""
         if self._tokens and self._tokens == self._unknown:
             raise BenchError(
                 f"no vector for any of the text's {self._tokens:,} tokens",
@@ -115,7 +115,7 @@ class MtebEncoder:
             self._unknown_texts += int(coverage.get("sentences_without_vector", 0))
 
     def _find_prompt(self, task: Any, kind: Any) -> str | None:
-        """Find the prompt for a task or its type by mteb's rule; None for the kind's own."""
+        """Find the prompt for a task or its type by mteb's rule, otherwise the kind's own applies."""
         if not self._prompts or task is None:
             return None
         from mteb.models.abs_encoder import get_prompt_name
@@ -270,7 +270,7 @@ def _inner_encoders(encoder: object) -> list[Any]:
 
 
 def _max_tokens(encoder: object) -> int | None:
-    """Return the longest input that all parts of an encoder read whole; None if unknown."""
+    """Return the longest input that all parts of an encoder read whole, if it is known."""
     lengths = [getattr(encoder, "max_length", None), *map(_max_tokens, _inner_encoders(encoder))]
     known = [int(length) for length in lengths if isinstance(length, int | float) and length > 0]
     return min(known, default=None)

@@ -1,7 +1,7 @@
 """Predictions of mteb's tasks in records: enough to compute a task's score again, and to draw its items.
 
-A record keeps the predictions that reproduce mteb's own score. A task whose score isn't one of single items,
-such as clustering, has none.
+A record keeps the predictions that reproduce mteb's own score. Tasks with a score of
+whole sets, such as clustering, lack them.
 
 | task | kept of each item |
 |---|---|
@@ -9,7 +9,7 @@ such as clustering, has none.
 | classification | the predicted class, of each of mteb's experiments |
 | pair classification | all five similarities |
 | bitext mining | the position of the nearest sentence |
-| retrieval, reranking | mteb's score of the query, without gold and ranking |
+| retrieval, reranking | mteb's score of the query |
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Part = tuple[str, str, int]
 def keep_predictions(
     kind: PredictionKind, predictions: Any, items: MtebItems, score: float
 ) -> FloatArray | None:
-    """Return float32 (rows, items) of mteb's predictions of a subset; None unless they give mteb's score."""
+    """Return float32 (rows, items) of mteb's predictions of a subset, if they give mteb's score."""
     try:
         values = kind.read(predictions, items).astype(np.float32)
         fits = values.shape[1:] == (len(items.texts),) and bool(np.isfinite(values).all())
@@ -128,7 +128,7 @@ def rescore_tasks(
 
 
 def _rescore_task(task: MtebTask, values: FloatArray, record: RunRecord) -> list[MtebEntry]:
-    """Score a task's predictions again; empty if there are none, or no gold."""
+    """Score a task's predictions again, if they and the gold are available."""
     kind = kind_of(task)
     if kind is None or not len(values):
         return []

@@ -59,7 +59,7 @@ def evaluate_mteb(
     tasks again. The other options are those of :class:`bench.eval.mteb_model.MtebEncoder`.
 
     Raises:
-        InputError: mteb is missing, or a method has no vectors.
+        InputError: mteb is missing, or a method for pairs.
         BenchError: tasks that failed, each with its reason, after all others were measured.
     """
     import_mteb()
@@ -175,8 +175,8 @@ def score_fewer_classes(task: Any, local: LocalTask | None) -> None:
     """Leave average precision out of a classification task of mteb where it is undefined.
 
     mteb scores two test classes as a binary task. With a third class in training that score is undefined, and
-    scikit-learn fails unless one of the labels is 1. A task from files then has none; a task of mteb's keeps
-    its own score wherever mteb has one. Tasks of other types stay unchanged.
+    scikit-learn fails unless one of the labels is 1. A task from files then lacks it; a task of mteb's
+    keeps its own score wherever mteb has one. Tasks of other types stay unchanged.
     """
     compute: Callable[..., Any] | None = getattr(task, "_calculate_scores", None)
     if compute is None or task.metadata.type != "Classification":
@@ -184,7 +184,7 @@ def score_fewer_classes(task: Any, local: LocalTask | None) -> None:
     many = local is not None and len({label for _, label in local.table("train")}) > 2
 
     def scores(gold: Sequence[Any], predicted: Sequence[Any]) -> Any:
-        """Score an experiment; without average precision the labels become numbers from 0."""
+        """Score an experiment; to leave average precision out, the labels become numbers from 0."""
         if not many:
             try:
                 return compute(gold, predicted)

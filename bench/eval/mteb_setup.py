@@ -1,4 +1,4 @@
-"""Importing mteb only where it is needed, without the changes that it makes to the random state."""
+"""Importing mteb only where it is needed, with the random state preserved."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def import_mteb() -> ModuleType:
 
 
 def require_mteb() -> None:
-    """Raise :func:`import_mteb`'s error if mteb is missing, without the seconds of an import."""
+    """Raise :func:`import_mteb`'s error if mteb is missing, before the seconds of an import."""
     if importlib.util.find_spec("mteb") is None:
         import_mteb()
 

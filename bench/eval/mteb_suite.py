@@ -52,12 +52,12 @@ class MtebSuite(Measure[MtebTask]):
             check_declared_data(self.name)
 
     def check(self, tasks: Sequence[MtebTask]) -> None:
-        """Refuse a missing mteb, and missing data sets that may not be fetched."""
+        """Refuse a missing mteb, and offline missing data sets."""
         require_mteb()
         check_cached_data(self.name, tasks)
 
     def sentences(self, tasks: Sequence[MtebTask]) -> Iterator[str]:
-        """Yield nothing: mteb loads the data when it measures."""
+        """Return an empty iterator: mteb loads the data when it measures."""
         return iter(())
 
     def measure(

@@ -1,4 +1,4 @@
-"""Tasks that mteb measures: resolved by name without data, or made from files."""
+"""Tasks that mteb measures: resolved by name before loading data, or made from files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class MtebTask:
 
     @cached_property
     def sha256(self) -> str:
-        """Fingerprint of everything that is measured, without mteb's version."""
+        """Fingerprint of everything that is measured, except mteb's version."""
         facts = [self.asked.name, self.asked.subsets, self.score, self.dataset, self.splits]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
@@ -79,11 +79,11 @@ class MtebTask:
 def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask]:
     """Return the tasks of a suite for which :func:`bench.data.mteb_names.is_mteb` holds.
 
-    mteb's registry has its tasks, so nothing is fetched. Local files are read and checked, the mini world's
-    tasks are drawn. The source has the data of ``stsb-multi`` and of the world's suites.
+    mteb's registry has its tasks before their data are fetched. Local files are read and checked, the mini
+    world's tasks are drawn. The source has the data of ``stsb-multi`` and of the world's suites.
 
     Raises:
-        InputError: mteb is missing; an unknown task, subset or split; no data.
+        InputError: mteb is missing; an unknown task, subset or split; missing data.
         DataError: a data file that is missing or damaged.
     """
     if suite == STSB_MULTI:

@@ -32,7 +32,7 @@ def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTa
     """Return the tasks of a record by name; ``data`` is by default BENCH_DATA, then ./data.
 
     Raises:
-        InputError: an unknown suite, no data folder, or a suite from a file outside it.
+        InputError: an unknown suite, a missing data folder, or a suite from a file outside it.
         NotComparableError: other data or tasks than the record's, or an impossible file name.
     """
     folder = data_folder(data)
@@ -80,7 +80,7 @@ def _load_suite(name: str, source: DataSource) -> dict[str, SuiteTask]:
 def rescore_record(
     record: RunRecord, tasks: Mapping[str, SuiteTask], predictions: Mapping[str, FloatArray]
 ) -> ScoreCheck:
-    """Compute a finished record's scores again; the suite must name those without predictions."""
+    """Compute a finished record's scores again; the suite must name the others."""
     recorded = {(s.task, s.subset, s.metric): (s.value, s.n) for s in record.scores}
     measure, listed = measure_of(record.suite), list(tasks.values())
     try:

@@ -54,7 +54,7 @@ def fit_sgd(
     every ``epoch_size`` passes the validation accuracy is measured; the best weights are kept, the bias last.
 
     Features are (n, dim), and a float32 tensor's device computes the fits; labels are 0 to classes - 1.
-    Without validation rows a random 5% of the training rows are set aside. An unknown optimiser raises
+    By default a random 5% of the training rows validate. An unknown optimiser raises
     InputError.
     """
     order = np.random.RandomState(seed)  # SentEval's stream of permutations

@@ -18,7 +18,7 @@ from bench.records.record import ALL, Score
 def spearman(predicted: NDArray[np.floating], gold: NDArray[np.floating]) -> float:
     """Spearman's rank correlation of (n,) similarities with gold scores, ties by average rank, in [-1, 1].
 
-    It is undefined, a BenchError, for fewer than two pairs, a value that is not finite, or equal values.
+    It is undefined, a BenchError, for fewer than two pairs, NaN or infinite values, or equal values.
 
     >>> round(spearman(np.array([0.1, 0.4, 0.3, 0.9]), np.array([1.0, 2.0, 3.0, 4.0])), 6)
     0.8
@@ -138,7 +138,7 @@ def score_suite(tasks: Sequence[PairTask], predictions: Mapping[str, FloatArray]
 def _task_spearman(
     predicted: NDArray[np.floating], gold: NDArray[np.floating], where: str, subsets: Sequence[PairSubset]
 ) -> float:
-    """Spearman's correlation; raises BenchError with task and files if it is undefined."""
+    """Spearman's correlation; its BenchError names task and files."""
     try:
         return spearman(predicted, gold)
     except BenchError as error:

@@ -53,7 +53,7 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Fold:
-    """Training rows, validation rows (None for a final fit), and regularisations to fit."""
+    """Training rows, validation rows (missing for a final fit), and regularisations to fit."""
 
     train: Rows
     validation: Rows | None
@@ -179,7 +179,7 @@ def run_transfer_task(
 ) -> TransferResult:
     """Evaluate one task on the vectors of its sentences; pairs have the features |u - v| and u * v.
 
-    ``device`` is the encoder's. Unusable vectors, and a solver that doesn't converge, raise BenchError.
+    ``device`` is the encoder's. Unusable vectors, and a solver that diverges, raise BenchError.
     """
     items = build_layout(task)
     labels, rows = items.labels, items.rows

@@ -1,4 +1,4 @@
-"""Items of transfer tasks: SentEval's order and folds, and scores of predicted classes; loads no torch."""
+"""Items of transfer tasks: SentEval's order, folds, and scores of classes; torch stays unloaded."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ScoredItems:
 
 @lru_cache(maxsize=16)
 def scored_items(task: LabelledTask, kfold: int = KFOLD) -> ScoredItems:
-    """Return the tested items of a task, with ``kfold`` outer folds if it has no test split."""
+    """Return the tested items of a task, with ``kfold`` outer folds if it lacks a test split."""
     layout = build_layout(task)
     rows, order = layout.tested
     weights = np.ones(len(rows))

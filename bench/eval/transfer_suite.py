@@ -116,7 +116,7 @@ def evaluate_transfer(
 
     Scores are the accuracy on test ("all") and in validation ("dev"), F1 of MRPC, and the average. Facts are
     the solver, and each task's number of fits, regularisations, classes and largest gradient norm. A method
-    without vectors, and an unsolvable task, raise BenchError.
+    for pairs, and an unsolvable task, raise BenchError.
     """
     from bench.eval.transfer import run_transfer_task
     from bench.nn.two_phase_encoding import find_device

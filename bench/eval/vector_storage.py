@@ -45,7 +45,7 @@ class CachedEncoder:
         return vectors
 
     def _read_vectors(self, path: Path, rows: int) -> FloatArray | None:
-        """Read kept vectors; None if they are missing or damaged."""
+        """Read kept vectors, if they are undamaged."""
         try:
             with np.load(path, allow_pickle=False) as archive:
                 if sum(member.file_size for member in archive.zip.infolist()) > path.stat().st_size:
@@ -58,7 +58,7 @@ class CachedEncoder:
 
 
 def _write_vectors(path: Path, vectors: FloatArray) -> None:
-    """Write vectors atomically; raises StorageError if the folder can't be written."""
+    """Write vectors atomically; raises StorageError for a read-only folder."""
     payload = io.BytesIO()
     digest = np.array(hashlib.sha256(vectors.tobytes()).hexdigest())
     np.savez(payload, allow_pickle=False, vectors=vectors, sha256=digest)
@@ -76,7 +76,7 @@ def _write_vectors(path: Path, vectors: FloatArray) -> None:
 class VectorFile:
     """Writes float32 (n, dim) for ``numpy.load``, with ``mmap_mode`` too; n may be unknown until the end.
 
-    The whole file appears when the block ends without an error, and otherwise none.
+    The whole file appears when the block ends; after an error it stays missing.
     """
 
     def __init__(self, path: Path, dim: int) -> None:

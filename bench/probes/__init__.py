@@ -43,7 +43,7 @@ def parse_probes(text: str, say: Callable[[str], None] = lambda _: None) -> tupl
 
 
 def _install_hint(probe: Probe) -> str:
-    """Return how to install a probe's missing packages, "" if none is missing."""
+    """Return how to install a probe's missing packages, "" if all are installed."""
     names = [name for module, name in probe.packages if importlib.util.find_spec(module) is None]
     if not names:
         return ""

@@ -54,8 +54,8 @@ def positive_pairs(
 def alignment(first: Vectors, second: Vectors, alpha: float = 2.0) -> float:
     """Mean of ||x / |x| - y / |y| ||^alpha over pairs, in [0, 2^alpha]; lower is better (Wang, Isola 2020).
 
-    Both are (n, d), alpha is above 0. No pair, and a vector of length 0, raise BenchError. One pair of the
-    same direction, and one at a right angle, whose squared distance is 2:
+    Both are (n, d), alpha is above 0. It raises BenchError for missing pairs and vectors of length 0.
+    One pair of the same direction, and one at a right angle, whose squared distance is 2:
 
     >>> round(alignment(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[5.0, 0.0], [0.0, 1.0]])), 6)
     1.0

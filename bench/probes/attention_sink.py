@@ -40,7 +40,7 @@ def punctuation_tokens(tokenizer: Any) -> Tensor:
 
 
 def token_classes(ids: Tensor, mask: Tensor, sep_id: int | None, punctuation: Tensor) -> Tensor:
-    """Return each token's class among CLASSES, float32 (B, T, 4), one 1 a token; padding has none.
+    """Return each token's class among CLASSES, float32 (B, T, 4), one 1 a token, zeros for padding.
 
     Ids and mask (True on tokens) are (B, T), [CLS] first. Final punctuation is the run of punctuation tokens,
     a (V,) mask of the vocabulary, that ends the sentence before [SEP]. [CLS], a word, a full stop, [SEP] and
@@ -82,7 +82,7 @@ def attention_mass(weights: Tensor, mask: Tensor, classes: Tensor) -> Tensor:
 
 
 class AttentionMass(Observer):
-    """Means of the attention mass by tower, layer and head; raises UntraceableError without a tokenizer."""
+    """Means of the attention mass by tower, layer and head; needs a tokenizer, or UntraceableError."""
 
     def __init__(self, watched: Sequence[ObservedTower]) -> None:
         from bench.nn.tokens import send_tensor
@@ -138,7 +138,7 @@ class _AttentionMaps(Observer):
         self._layers[view.tower].append(to_float64(view.weights()[0].mean(0)))
 
     def result(self, tower: int) -> tuple[list[int], list[list[list[float]]]]:
-        """Return token ids and each layer's weights, without padding to a multiple of CUDA's lengths."""
+        """Return token ids and each layer's weights, cut to the sentence's own length."""
         import torch
 
         ids, mask = self._tokens[tower]

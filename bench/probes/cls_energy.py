@@ -70,7 +70,7 @@ def mean_profile(towers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def cls_energy(context: Tensor, mask: Tensor) -> Tensor:
-    """||CT[0]||_2 / ||CT[1:]||_F of each sentence (JTCSE, eq. 6): (B,), infinite if only [CLS] isn't 0.
+    """||CT[0]||_2 / ||CT[1:]||_F of each sentence (JTCSE, eq. 6): (B,), infinite if all other tokens are 0.
 
     The context is (B, T, H), the mask True on at least two tokens a row. A [CLS] of norm 5, then tokens of
     norm 3 and 4:

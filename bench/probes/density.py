@@ -67,7 +67,7 @@ def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -
 
 
 def density_overlap(first: FloatArray, second: FloatArray) -> float:
-    """Overlap of two samples' densities, integral of min(f, g), in [0, 1]; equal samples have no density.
+    """Overlap of two samples' densities, integral of min(f, g), in [0, 1]; samples need a spread.
 
     >>> sample = np.array([0.1, 0.2, 0.4])
     >>> round(density_overlap(sample, sample), 4), round(density_overlap(sample, sample + 10), 4)
@@ -85,8 +85,8 @@ def density_overlap(first: FloatArray, second: FloatArray) -> float:
 def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "width") -> dict[str, Any]:
     """Return {"value", "overlaps", "groups", "curves", "convention"} of (pairs,) similarities.
 
-    The curves are densities at 101 points of [-1, 1]. An overlap is null if a group has no density; without
-    any overlap it raises BenchError.
+    The curves are densities at 101 points of [-1, 1]. An overlap is null if a group lacks a density; if all
+    are null it raises BenchError.
 
     >>> low, high = np.linspace(0.1, 0.3, 9), np.linspace(0.2, 0.4, 9)
     >>> facts = compare_densities(np.concatenate([low, high]), np.repeat([0.5, 1.5], 9))

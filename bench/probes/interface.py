@@ -72,7 +72,7 @@ class ProbeData:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """Facts of records, without the sentences."""
+        """Facts of records; they leave out the sentences."""
         tasks = {
             task.id: {"pairs": task.pairs, "sha256": task.sha256, "reference": is_reference(task)}
             for task in self.tasks

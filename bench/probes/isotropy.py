@@ -19,7 +19,7 @@ CONVENTION = (
 
 
 def spectrum(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Singular values of (n, d) vectors, not centred, divided by their sum: (min(n, d),), descending.
+    """Singular values of uncentred (n, d) vectors, divided by their sum: (min(n, d),), descending.
 
     Raises BenchError if all vectors are 0.
 

@@ -54,7 +54,7 @@ def measure_probes(
 
 
 def drop_curves(probes: dict[str, Any]) -> dict[str, Any]:
-    """Return the probes of a record: without the facts for figures."""
+    """Return the probes of a record, which leaves out the facts for figures."""
     kept = dict(probes)
     for name, probe in PROBES.items():
         if isinstance(kept.get(name), dict):
@@ -63,7 +63,7 @@ def drop_curves(probes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure_facts(probe: Probe, inputs: ProbeInputs) -> dict[str, Any]:
-    """Measure a probe, or return the reason why it can't be; bad input stays an error."""
+    """Measure a probe, or return why it is impossible; bad input stays an error."""
     if probe.needs in inputs.missing:
         return {"missing": inputs.missing[probe.needs]}
     try:

@@ -1,4 +1,4 @@
-"""Overlap audit: test sentences that occur in a training text, and the scores without them.
+"""Overlap audit: test sentences that occur in a training text, and the scores of the others.
 
 There are three levels; each includes the one before:
 
@@ -56,7 +56,7 @@ class TaskOverlap:
 
 @dataclass(frozen=True)
 class CleanScore:
-    """Spearman on the clean pairs of a task, with its 95% interval; all None under 50 pairs."""
+    """Spearman on the clean pairs of a task, with its 95% interval; all missing under 50 pairs."""
 
     task: str
     n: int
@@ -75,7 +75,7 @@ def sentence_key(sentence: str) -> str:
 
 
 def word_runs(sentence: str) -> Iterator[str]:
-    """Yield every run of eight words, joined by blanks; nothing for a shorter sentence.
+    """Yield every run of eight words, joined by blanks.
 
     >>> list(word_runs("One, two, three four five six seven eight nine."))
     ['one two three four five six seven eight', 'two three four five six seven eight nine']
@@ -86,7 +86,7 @@ def word_runs(sentence: str) -> Iterator[str]:
 
 
 def read_training_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text without empty ones; see :func:`read_training_rows`."""
+    """Yield the non-empty lines of a UTF-8 text; see :func:`read_training_rows`."""
     yield from (sentence for _, sentence in read_training_rows(path) if sentence)
 
 

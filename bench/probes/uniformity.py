@@ -19,7 +19,7 @@ _BLOCK = 1024
 def uniformity(vectors: Vectors, t: float = 2.0) -> float:
     """Logarithm of mean_{i<j} exp(-t ||x_i - x_j||^2), unit vectors, in [-4 t, 0]; lower is better.
 
-    Every unordered pair counts once, none with itself (Wang and Isola 2020, as in their code). Exact, in
+    Every unordered pair of different rows counts once (Wang and Isola 2020, as in their code). Exact, in
     float64, block by block: memory is that of the vectors. t is above 0, at most 100.
 
     Raises:

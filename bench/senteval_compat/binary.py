@@ -1,4 +1,4 @@
-"""SentEval's binary tasks without splits."""
+"""SentEval's binary tasks in one split."""
 
 from bench.senteval_compat.classification import ClassificationEval
 

@@ -77,7 +77,7 @@ class Evaluation:
 
 
 def fill_defaults(params: dict[str, Any]) -> dotdict:
-    """Return the parameters with SentEval's defaults for those that are missing or None.
+    """Return the parameters with SentEval's defaults for missing ones.
 
     >>> fill_defaults({"kfold": 10}).kfold, fill_defaults({}).batch_size
     (10, 128)

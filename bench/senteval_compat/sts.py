@@ -22,7 +22,7 @@ from bench.senteval_compat.sick import SICKEval, sick_splits, stsb_splits
 
 
 class STSEval(Evaluation):
-    """Pairs of one or more data sets, scored without training."""
+    """Pairs of one or more data sets, scored by similarity."""
 
     averages: tuple[str, ...] = ("all", "mean", "wmean")
     """Averages over the data sets: over all pairs, the mean, the mean weighted by pairs."""
@@ -154,7 +154,7 @@ def _report_constant(where: str, similarities: NDArray[np.float32], gold: NDArra
 
 
 def _correlate_quietly(correlation: Callable[..., Any], similarities: ArrayLike, gold: ArrayLike) -> Any:
-    """Return scipy's correlation without its warning, which :func:`_report_constant` replaces."""
+    """Return scipy's correlation and drop its warning, which :func:`_report_constant` replaces."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return correlation(similarities, gold)

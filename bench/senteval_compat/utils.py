@@ -70,7 +70,7 @@ def get_optimizer(s: str) -> tuple[Callable[..., torch.optim.Optimizer], dict[st
     """Return the class and the keyword arguments of an optimiser such as "adagrad,lr=0.1,lr_decay=0.05".
 
     Raises:
-        InputError: an unknown optimiser or setting, or "sgd" without a learning rate.
+        InputError: an unknown optimiser or setting, or "sgd" with a missing learning rate.
 
     >>> get_optimizer("sgd,lr=0.1")[1]
     {'lr': 0.1}

@@ -119,7 +119,7 @@ def probe_evaluations(
 ) -> StageContext:
     """Return a stage's context whose dev evaluations append their score and the named probes to ``log``.
 
-    An evaluation is scored first, then probed: it draws no random number and changes no weight, so the
+    An evaluation is scored first, then probed: random state and weights stay the same, so the
     training continues unchanged.
     """
     from bench.probes.measurement import drop_curves, measure_probes

@@ -23,7 +23,7 @@ Bar = Callable[[str, None], AbstractContextManager[Progress]]
 
 
 def check_probed_plan(plan: Plan) -> None:
-    """Raise InputError for a plan of several processes, of compiled steps, or with a cell without stages."""
+    """Raise InputError for a plan of several processes, of compiled steps, or a cell that lacks stages."""
     if plan.spec.ranks > 1:
         raise InputError("trainings are probed in one process", where=f"--ranks {plan.spec.ranks}")
     if plan.spec.compiled != "none":
@@ -46,7 +46,7 @@ def probe_trainings(
     bar: Bar,
     done: Sequence[ProbedEvaluation] = (),
 ) -> Iterator[list[ProbedEvaluation]]:
-    """Train every cell's own stages again and yield its dev evaluations with their probes; keeps no stage.
+    """Train every cell's own stages again and yield its dev evaluations with their probes; drops the stages.
 
     Members' stages come from the cache, which trains missing ones. A stage that several cells share is
     evaluated once, for the first. Stages of the evaluations in ``done`` are skipped. Another number of dev

@@ -92,7 +92,7 @@ def within_relations(evaluations: Sequence[ProbedEvaluation]) -> list[WithinTrai
 
 
 def _mean_rho(values: Sequence[float | None], stages: Sequence[frozenset[str]]) -> tuple[Rho, int]:
-    """Average over groups of trainings that share neither method nor stage, and count these."""
+    """Average over groups of unrelated trainings (by method and stages), and count these."""
     known = [(value, keys) for value, keys in zip(values, stages, strict=True) if value is not None]
     groups: dict[int, list[float]] = {}
     for group, (value, _) in zip(group_by_stages(keys for _, keys in known), known, strict=True):
@@ -149,7 +149,7 @@ def evaluation_relations(evaluations: Sequence[ProbedEvaluation], profile: str, 
 
 
 def evaluation_grids(evaluations: Sequence[ProbedEvaluation], profile: str, dev: str) -> list[Grid]:
-    """Return a row for every evaluation, and both relations below; nothing without an evaluation."""
+    """Return a row for every evaluation, and both relations below."""
     if not evaluations:
         return []
     source = f"{describe_sentences(evaluations[0].probes)}; dev set {dev}, profile {profile}"

@@ -4,6 +4,6 @@ from bench.senteval_compat import engine
 
 
 class SE(engine.SE):
-    """SentEval's engine; ``params["fork"]`` is "facebookresearch" where it isn't given."""
+    """SentEval's engine; ``params["fork"]`` is by default "facebookresearch"."""
 
     fork = "facebookresearch"

@@ -94,7 +94,7 @@ class _Chooser:
 
 
 class InnerKFoldClassifier(_Chooser):
-    """Folds within folds, for (n, dim) features and (n,) classes without splits.
+    """Folds within folds, for (n, dim) features and (n,) classes in one split.
 
     The config has "nclasses", "seed", "usepytorch", "classifier" and "kfold" (5).
     """
