@@ -70,7 +70,7 @@ Train = Callable[..., dict[str, Any]]
 @strict_option("--prepare", is_flag=True, help="Only write the tokenised text and its counts to --out.")
 @strict_option("--prepared", type=PATH, metavar="FOLDER", help="Train on the text that --prepare wrote.")
 @strict_option("--give-up", is_flag=True, help="Stop if the loss hardly fell in 500 steps.")
-@strict_option("--seed", type=click.IntRange(0), default=1)
+@strict_option("--seed", type=click.IntRange(0), default=1, help="Random seed.")
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
 @data_option("For minilm-mlm's text; default BENCH_DATA.")

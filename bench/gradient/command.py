@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
 @strict_option("--out", type=PATH, required=True, help="Folder to write.")
-@strict_option("--seed", type=click.IntRange(0), default=1)
+@strict_option("--seed", type=click.IntRange(0), default=1, help="Random seed.")
 @strict_option(
     "--most",
     type=click.IntRange(128),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import load_plugin_options
+from bench.cli.options import format_option, load_plugin_options
 from bench.cli.output_file import write_file
 from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
@@ -33,7 +33,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     is_flag=True,
     help="Seal the records of an older bench in which nothing is wrong, in the present schema.",
 )
-@strict_option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 @strict_option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")
 @strict_option(
     "--plugin",

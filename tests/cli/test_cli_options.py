@@ -50,3 +50,7 @@ def test_every_option_is_given_once_or_is_said_to_be_repeatable() -> None:
         assert known, f"{option.opts}: made by click.option, not by bench.cli.options"
         if option.multiple:
             assert "epeatable" in (option.help or "") or option.opts == ["--copy"], option.opts
+
+
+def test_every_option_has_a_help() -> None:
+    assert [option.opts for option in every_option() if not option.help] == []
