@@ -178,7 +178,8 @@ def check_model_files(folder: Path) -> None:
 
 def check_folder_kind(folder: Path) -> None:
     """Raise InputError for a folder of another kind, which would silently get mean pooling."""
-    if not _is_model2vec(folder):
+    names = [name for file in folder.glob("model.safetensors") for name in read_tensor_header(file) or ()]
+    if read_model_type(folder) != "model2vec" and "embeddings" not in names:
         check_modules_file(folder)
     kind = read_json_object(folder / _SETTINGS).get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
@@ -199,12 +200,6 @@ def check_modules_file(folder: Path) -> None:
             expected="modules.json in it",
             hint="use hf:PATH:pooling for a plain transformers folder",
         )
-
-
-def _is_model2vec(folder: Path) -> bool:
-    if read_model_type(folder) == "model2vec":
-        return True
-    return any("embeddings" in (read_tensor_header(file) or ()) for file in folder.glob("model.safetensors"))
 
 
 def check_transformer_alone(folder: Path) -> None:

@@ -89,7 +89,10 @@ def train_mlm(
     objective = MlmObjective(model, tokenizer, settings.mask, generator(seed, "pretrain/mask"))
     order = length_pooled_batches([len(row) for row in rows], settings.batch_size, seed)
     kind = objective.device.type
-    optimizer = _build_optimizer(model, settings, fused=kind != "cpu")
+    # on a CPU fusing rounds differently from finished weights
+    how: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
+    how["fused"] = None if kind == "cpu" else True
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), **how)
     clock, losses = _Clock(settings, end), _LossCurve(1 if kind == "cpu" else _CURVE_EVERY)
     most = settings.steps if end is None else sys.maxsize
     steps = prepare_steps(objective, lambda: [rows[i] for i in next(order)], most, ahead=kind == "cuda")
@@ -110,12 +113,6 @@ def train_mlm(
             if clock.over():
                 break
     return losses.curve()
-
-
-def _build_optimizer(model: nn.Module, settings: MlmSettings, *, fused: bool) -> torch.optim.AdamW:
-    """Return AdamW, unfused on a CPU, where fusing rounds differently from finished weights."""
-    how: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": fused or None}
-    return torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), **how)
 
 
 class _Clock:

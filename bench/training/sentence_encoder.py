@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.card import DROPOUT, OptionValue
+from bench.card import DROPOUT
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
 from bench.eval.collapse import Collapse, collapse_figures
@@ -147,7 +147,9 @@ def train_towers(
     rows = _build_rows(context, towers, numbered=numbered)
     for model, tokenizer in towers:
         _prepare_tower(model, tokenizer, rows, context)
-    settings = _build_settings(config, len(rows))
+    known = {field.name for field in fields(TrainSettings)}
+    given: dict[str, Any] = {name: value for name, value in config.items() if name in known}
+    settings = TrainSettings(**given | {"steps": planned_steps(config, len(rows))})
     with own_random_state(context.seed, f"head/{context.role}", context.device):
         objective = make_objective(*models, towers[0][1].pad_token_id)
         halves = as_objective(objective)
@@ -205,12 +207,6 @@ def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: S
     dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
     check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
     model.train(was_training)
-
-
-def _build_settings(config: Mapping[str, OptionValue], sentences: int) -> TrainSettings:
-    known = {field.name for field in fields(TrainSettings)}
-    given: dict[str, Any] = {name: value for name, value in config.items() if name in known}
-    return TrainSettings(**given | {"steps": planned_steps(config, sentences)})
 
 
 def _build_rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
