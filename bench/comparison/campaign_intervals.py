@@ -28,12 +28,7 @@ from bench.stats.seeds import one_sample
 
 @dataclass(frozen=True)
 class RecordInterval:
-    """One record, in the metric's unit.
-
-    Args:
-        scores: By task, "avg" the last.
-        intervals: Percentile intervals of the item bootstrap for this checkpoint, Wilson's of an accuracy.
-    """
+    """One record's scores by task, in the metric's unit, with the item bootstrap's or Wilson's intervals."""
 
     profile: str
     suite: str
@@ -45,12 +40,9 @@ class RecordInterval:
 
 @dataclass(frozen=True)
 class MethodInterval:
-    """The suite average of one method over its seeds, in the metric's unit.
+    """The suite average of one method over its seeds, in the metric's unit, with Student's interval.
 
-    Args:
-        sd: Standard deviation (divisor n - 1) of at least two seeds.
-        interval: Student's interval of the mean, for further seeds, if the scores vary.
-        iqm: Interquartile mean over seeds and tasks, descriptive.
+    ``iqm`` is the interquartile mean over seeds and tasks.
     """
 
     profile: str

@@ -11,13 +11,10 @@ from bench.stats.seed_design import PAIRED_TESTS, RequestedTest, Seeds, SeedTest
 
 @dataclass(frozen=True)
 class Design:
-    """The test over seeds and its reason.
+    """The test over seeds and its reason: what pairs the runs of a seed, by the records.
 
-    Args:
-        test: The test; "student" if a side has no seeds.
-        pairs: What pairs the runs of a seed, from the records.
-        left_out: Seeds of the first and of the second without a partner.
-        too_few: Seeds in common that are pairs, but too few for a paired test; otherwise 0.
+    ``left_out`` are seeds of both sides that lack a partner, ``too_few`` common seeds that are too few for a
+    test.
     """
 
     test: SeedTest

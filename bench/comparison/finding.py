@@ -24,15 +24,7 @@ FAMILIES: dict[CorrectionMethod, Callable[..., Family]] = {"holm": holm, "fdr_bh
 
 @dataclass(frozen=True)
 class Corrected:
-    """A difference after correction in its family.
-
-    Args:
-        family: The family and its correction, in words.
-        p: After correction.
-        minimum_p: The smallest attainable p.
-        level: The level at which an interval agrees with that p.
-        interval: The interval of that level, if the test gives one that agrees.
-    """
+    """A difference after correction in its family, and the interval of the level that agrees with its p."""
 
     family: str
     p: float

@@ -57,13 +57,7 @@ def sort_runs_by_seed(runs: Iterable[CampaignRun]) -> list[CampaignRun]:
 
 @dataclass(frozen=True)
 class Side:
-    """Finished runs of an argument, in the order of their paths.
-
-    Args:
-        text: The argument, or the method's recorded name.
-        single: True for one run of a method.
-        failed: Its runs without a score.
-    """
+    """Finished runs of an argument, in the order of their paths, and failed ones; ``single`` is one run."""
 
     text: str
     runs: tuple[CampaignRun, ...]
@@ -79,14 +73,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Group:
-    """Finished runs of one method on one suite of one profile, under one specification.
-
-    Args:
-        label: Its name in sentences.
-        runs: In the order of their seeds; one of a deterministic method.
-        single: True if one run was asked for.
-        failed: Its runs without a score.
-    """
+    """Finished runs of one method, suite and profile, by seed, and failed ones; ``single`` is one run."""
 
     label: str
     runs: tuple[CampaignRun, ...]

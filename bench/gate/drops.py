@@ -31,15 +31,9 @@ _MIXED = "score"  # the metric of an average over several metrics
 
 @dataclass(frozen=True)
 class Sides:
-    """Finished records of one cell, by seed.
+    """Finished records of one cell, by seed: compared ones (``then``, ``now``) and all of both sides.
 
-    Args:
-        then: The compared records of the reference.
-        now: The compared new ones.
-        test: "paired t" or "Welch"; None for a single run.
-        reference: All of the reference's; their spread over seeds sets the limit.
-        new: All of the new ones.
-        same_machine: True if all have equal versions, settings and hardware.
+    The test is "paired t", "Welch", or None for a single run. ``reference`` sets the limit by its spread.
     """
 
     then: tuple[RunRecord, ...]

@@ -64,24 +64,10 @@ def judge_encoder(
 ) -> tuple[Gate, ResultStore, list[RunRecord]]:
     """Run an encoder as the reference's records of its name were run, and judge both by the items.
 
-    Args:
-        store: The reference's campaign; it stays unchanged.
-        text: A model folder, a file of word vectors, or a request such as ``hf:PATH:avg``.
-        name: The id of its record in the reference.
-        scratch: A folder for results.
-        profile: Only this profile's records; with ``update`` the profile of a new one (default mini).
-        suites: Only these; with ``update`` the suites of a new record (default the profile's).
-        data: Data folder.
-        tolerance: In the metric's unit.
-        level: Confidence level of all intervals together.
-        strict: The reference's own weights have to give equal numbers.
-        update: The new records may become the reference: missing and different cells are run as well.
-        workers: Parallel cells.
-        draws: Number of draws of the items, at least 100.
-        execute: Runs a plan.
-
-    Returns:
-        The gate, the campaign of the new records, and these.
+    The text is a model folder, a file of word vectors, or a request such as ``hf:PATH:avg``. Results go to
+    the scratch folder; the reference stays unchanged. With ``update`` the new records may become the
+    reference: missing and different cells are run as well. Returns the gate, the campaign of the new records,
+    and these.
 
     Raises:
         InputError: an invalid name or encoder, or a reference without its records.

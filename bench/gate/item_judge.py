@@ -29,10 +29,8 @@ Draws = NDArray[np.float64]
 class ItemPair:
     """The reference's finished record of a suite and the new one, if any.
 
-    Args:
-        draws: (draws, tasks) scores of both in common draws of items, the tasks in the record's order, if
-        any. why: The reason for missing draws. moved: Largest difference of a similarity; None without stored
-        similarities.
+    ``draws`` are (draws, tasks) scores of both in common draws of items, or ``why`` names the obstacle.
+    ``moved`` is the largest difference of a stored similarity.
     """
 
     then: RunRecord
@@ -74,20 +72,11 @@ class ItemPair:
 def judge_items(
     pairs: Sequence[ItemPair], *, tolerance: float = 0.005, level: float = 0.95, strict: bool = False
 ) -> Gate:
-    """Judge an encoder on the items of each suite.
+    """Judge an encoder on the items of each suite, with intervals of a common level (Bonferroni).
 
     A suite regresses if its average falls by more than the tolerance and the interval of the drop, from
     common draws of items, is above 0; a rise likewise improves it. The verdict holds for these two encoders
     on further items like these. Without draws the tolerance decides.
-
-    Args:
-        pairs: The suites.
-        tolerance: In the metric's unit.
-        level: Confidence level of all intervals together (Bonferroni over the suites that changed).
-        strict: Changed numbers fail if the weights are the reference's and equal numbers were due.
-
-    Returns:
-        The gate; every suite with two comparable results has the scores of both sides.
 
     Raises:
         DataError: a finished record without a score.

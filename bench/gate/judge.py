@@ -45,6 +45,9 @@ def judge(
 ) -> Gate:
     """Compare new records, failed ones among them, with the finished records of a reference.
 
+    The level is that of all averages' intervals together. ``repeated`` records repeat the reference seed by
+    seed. ``moved`` has known largest differences of a similarity of deterministic cells.
+
     A cell regresses if its average falls by more than the tolerance and its seeds show it: the interval of
     the drop is above 0, or the drop exceeds the limit of the reference's own spread. The interval is that of
     the test of :mod:`bench.gate.drops`. For unchanged code, each of the two shows a drop by chance in at most
@@ -56,15 +59,6 @@ def judge(
 
     If a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.divergence`),
     its verdict names the first stage, and it fails a strict gate.
-
-    Args:
-        reference: Finished records.
-        new: The new ones, failed ones among them; the gate warns of other cells.
-        tolerance: In the metric's unit.
-        level: Confidence level of the averages' intervals, all together.
-        repeated: The new records repeat the reference's specification seed by seed.
-        strict: Changed numbers fail.
-        moved: Known largest differences of a similarity of deterministic cells, by place.
 
     Raises:
         NotComparableError: the reference's own seeds have different specifications.

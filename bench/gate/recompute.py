@@ -24,13 +24,9 @@ _CHANGED = "today's code scores the reference's own predictions otherwise: {}"
 
 @dataclass(frozen=True)
 class RescoreOutcome:
-    """Answer to the first question.
+    """Answer to the first question: changed cells and their records, and the number of equal records.
 
-    Args:
-        cells: Cells whose scores have changed.
-        records: Number of records with equal scores.
-        unasked: Reasons for missing scores, a line each.
-        wrong: The records of these cells.
+    ``unasked`` has a line for each suite that could not be scored.
     """
 
     cells: tuple[CellVerdict, ...]
@@ -96,17 +92,7 @@ def _largest_difference(one: Mapping[str, FloatArray], other: Mapping[str, Float
 
 @dataclass(frozen=True)
 class GateQuestions:
-    """The gate's questions and their settings.
-
-    Args:
-        reference: The reference.
-        data: Data folder.
-        tolerance: In the metric's unit.
-        level: Of all intervals together.
-        strict: Changed numbers fail.
-        all: Ask every question, also after a failed one.
-        run: Runs a plan.
-    """
+    """The gate's questions and their settings; ``all`` asks on after a failed question."""
 
     reference: ResultStore
     data: Path | None

@@ -38,16 +38,9 @@ AVERAGE_KEY: Key = ("", "average", "")
 
 @dataclass(frozen=True)
 class Build:
-    """One verdict of ``bench check``.
+    """One verdict of ``bench check``, from a file below the folder (without ".json").
 
-    Args:
-        file: Its file below the folder, without ".json".
-        date: In UTC, if known.
-        commit: Of the checked code; "" if unknown.
-        bench: Version; "" if unknown.
-        sentence: The verdict in one line.
-        strict: True if changed numbers failed.
-        overall: Verdict of the average over cells, if any.
+    The sentence is the verdict in one line. Older files lack date, commit and version.
     """
 
     file: str
