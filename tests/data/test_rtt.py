@@ -7,6 +7,7 @@ import shutil
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,12 +139,14 @@ def watch(monkeypatch: pytest.MonkeyPatch, stop_at: int | None = None) -> list[i
     return calls
 
 
-def arguments(corpus: Path, models: Path, *extra: str) -> tuple[str, ...]:
-    where = ("--corpus", str(corpus), "--models", str(models), "--out", "out")
-    return ("data", "rtt", "--pivots", "fr", *where, *extra)
+COPY = Path("out/text.en-fr-en.txt")
 
 
-# --- translating
+@pytest.fixture
+def rtt(cli: Cli, own_models: Path, corpus: Path) -> Cli:
+    """The command, to French and back."""
+    where = ("--corpus", str(corpus), "--models", str(own_models), "--out", "out")
+    return partial(cli, "data", "rtt", "--pivots", "fr", *where)
 
 
 @pytest.mark.long
@@ -225,9 +228,6 @@ def test_a_model_of_several_languages_needs_one(own_models: Path) -> None:
         translator(own_models, "fr", "en", code="fra")
 
 
-# --- models that can't be used
-
-
 @pytest.mark.parametrize(
     ("lost", "facts"),
     [
@@ -237,13 +237,8 @@ def test_a_model_of_several_languages_needs_one(own_models: Path) -> None:
         ("model.safetensors", ("has no weights",)),
     ],
 )
-def test_missing_models_are_named_before_anything_is_translated(
-    cli: Cli,
-    own_models: Path,
-    corpus: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    lost: str,
-    facts: tuple[str, ...],
+def test_missing_models_are_named_first(
+    rtt: Cli, own_models: Path, monkeypatch: pytest.MonkeyPatch, lost: str, facts: tuple[str, ...]
 ) -> None:
     folder = own_models / "opus-mt-fr-en"
     if lost:
@@ -251,7 +246,7 @@ def test_missing_models_are_named_before_anything_is_translated(
     else:
         shutil.rmtree(folder)
     calls = watch(monkeypatch)
-    assert not missing_facts(refusal(cli, *arguments(corpus, own_models)), f"--models {own_models}", *facts)
+    assert not missing_facts(refusal(rtt), f"--models {own_models}", *facts)
     assert calls == []
 
 
@@ -306,10 +301,9 @@ def test_other_or_partial_models_are_refused(own_models: Path, tiny_bert: Path) 
         translator(own_models)
 
 
-def test_the_package_is_named(cli: Cli, models: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_is_named(rtt: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.nn.marian.find_spec", lambda name: None)
-    err = refusal(cli, *arguments(corpus, models))
-    assert not missing_facts(err, "package sentencepiece", "pip install 'cse-bench[rtt]'")
+    assert not missing_facts(refusal(rtt), "package sentencepiece", "pip install 'cse-bench[rtt]'")
 
 
 def test_both_sentencepiece_models_are_in_the_fingerprint(own_models: Path) -> None:
@@ -321,15 +315,11 @@ def test_both_sentencepiece_models_are_in_the_fingerprint(own_models: Path) -> N
     assert len(hashes) == 4
 
 
-# --- the copy
-
-
 @pytest.mark.long
 def test_copies_and_their_provenance(
-    cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rtt: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = (*arguments(corpus, models), "--pivots", "fr,ru")
-    code, out, err = cli(*given)
+    code, out, err = rtt("--pivots", "fr,ru")
     assert code == 0, err
     files = ["out/text.en-fr-en.txt", "out/text.en-ru-en.txt"]
     assert [line.split(":")[0] for line in out.splitlines()] == files
@@ -337,12 +327,10 @@ def test_copies_and_their_provenance(
     back = translator(models, "fr", "en")(there.texts)
     expected = back.texts
     assert all([*there.texts, *expected])
-    copy = tmp_path / "out" / "text.en-fr-en.txt"
-    assert copy.read_text() == "\n".join(expected) + "\n"
-    assert copy.read_text() != corpus.read_text()
-    assert copy.read_text() != (tmp_path / "out" / "text.en-ru-en.txt").read_text()
-
-    facts = json.loads(copy.with_suffix(".json").read_text())
+    assert COPY.read_text() == "\n".join(expected) + "\n"
+    assert COPY.read_text() != corpus.read_text()
+    assert COPY.read_text() != Path("out/text.en-ru-en.txt").read_text()
+    facts = json.loads(COPY.with_suffix(".json").read_text())
     assert str(tmp_path) not in json.dumps(facts)
     assert facts["made_by"] == MADE_BY
     text = read_corpus(corpus)
@@ -365,7 +353,7 @@ def test_copies_and_their_provenance(
     assert facts["seconds"] > 0
 
     calls = watch(monkeypatch)
-    code, again, err = cli(*given)
+    code, again, err = rtt("--pivots", "fr,ru")
     assert (code, again, calls) == (0, out, [])
     assert [line.split(":")[0] for line in err.splitlines() if "already" in line] == files
     names = {path.name for path in (tmp_path / "out").iterdir() if not path.name.endswith(".lock")}
@@ -375,28 +363,25 @@ def test_copies_and_their_provenance(
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
-def test_an_interrupted_copy_resumes(
-    cli: Cli, models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert cli(*arguments(corpus, models, "--out", "whole"))[0] == 0
-    expected = (tmp_path / "whole" / "text.en-fr-en.txt").read_bytes()
+def test_an_interrupted_copy_resumes(rtt: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rtt("--out", "whole")[0] == 0
+    expected = Path("whole/text.en-fr-en.txt").read_bytes()
     with monkeypatch.context() as patch:
         watch(patch, stop_at=6)  # on the way back of the third part
-        code, out, err = cli(*arguments(corpus, models))
+        code, out, err = rtt()
     assert (code, out) == (130, "")
     assert "same command" in err
-    copy = tmp_path / "out" / "text.en-fr-en.txt"
-    assert not copy.exists()
-    assert not copy.with_suffix(".json").exists()
-    parts = sorted((tmp_path / "out").glob(".*.parts/*"))
+    assert not COPY.exists()
+    assert not COPY.with_suffix(".json").exists()
+    parts = sorted(COPY.parent.glob(".*.parts/*"))
     assert [part.name for part in parts] == ["000000.json", "000001.json"]
     parts[0].write_text(parts[0].read_text().replace(SENTENCES[0][:3], "xyz", 1)[:-1])  # a damaged one
     calls = watch(monkeypatch)
-    code, out, err = cli(*arguments(corpus, models))
+    code, out, err = rtt()
     assert (code, "16 of 60 sentences" in err) == (0, True), err
     assert calls == [16, 16, 16, 16, 12, 12]
-    assert copy.read_bytes() == expected
-    assert not list((tmp_path / "out").glob(".*.parts"))
+    assert COPY.read_bytes() == expected
+    assert not list(COPY.parent.glob(".*.parts"))
 
 
 @pytest.mark.slow
@@ -406,11 +391,11 @@ def test_an_interrupted_copy_resumes(
     ["models", *(pytest.param(name, marks=pytest.mark.long) for name in ("settings", "corpus", "versions"))],
 )
 def test_parts_of_other_origin_are_ignored(
-    cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+    rtt: Cli, own_models: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
     with monkeypatch.context() as patch:
         watch(patch, stop_at=4)
-        assert cli(*arguments(corpus, own_models))[0] == 130
+        assert rtt()[0] == 130
     extra: tuple[str, ...] = ()
     if other == "settings":
         extra = ("--beams", "2")
@@ -421,10 +406,10 @@ def test_parts_of_other_origin_are_ignored(
     else:
         monkeypatch.setattr("bench.cli.rtt.metadata.version", lambda name: "0.0.1")
     calls = watch(monkeypatch)
-    code, _, err = cli(*arguments(corpus, own_models, *extra))
+    code, _, err = rtt(*extra)
     assert code == 0, err
     assert sum(calls) == 120
-    (folder,) = (tmp_path / "out").glob(".*.parts")
+    (folder,) = COPY.parent.glob(".*.parts")
     assert not missing_facts(err, folder.name, "not used")
 
 
@@ -443,44 +428,40 @@ def test_parts_of_other_origin_are_ignored(
     ],
 )
 def test_nothing_is_replaced(
-    cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, change: str, facts: tuple[str, ...]
+    rtt: Cli, own_models: Path, corpus: Path, change: str, facts: tuple[str, ...]
 ) -> None:
-    assert cli(*arguments(corpus, own_models))[0] == 0
-    copy = tmp_path / "out" / "text.en-fr-en.txt"
+    assert rtt()[0] == 0
     extra = {"settings": ("--beams", "2"), "file": ("--out", "file")}.get(change, ())
-    lock = FileLock(tmp_path / "out" / ".text.en-fr-en.lock")
+    lock = FileLock("out/.text.en-fr-en.lock")
     if change == "models":
         change_bias(own_models / "opus-mt-fr-en", 3, 0.5)
     elif change == "corpus":
         corpus.write_text(corpus.read_text() + "another\n")
     elif change == "copy":
-        copy.write_text(f"x{copy.read_text()}")
+        COPY.write_text(f"x{COPY.read_text()}")
     elif change == "provenance":
-        copy.with_suffix(".json").unlink()
+        COPY.with_suffix(".json").unlink()
     elif change == "broken":
-        copy.with_suffix(".json").write_text('{"made_by": "bench data rtt"}')
+        COPY.with_suffix(".json").write_text('{"made_by": "bench data rtt"}')
     elif change == "lock":
-        copy.unlink()
+        COPY.unlink()
         lock.acquire()
     elif change == "file":
-        (tmp_path / "file").write_text("")
-    before = copy.read_bytes() if copy.exists() else None
-    err = refusal(cli, *arguments(corpus, own_models, *extra))
+        Path("file").write_text("")
+    before = COPY.read_bytes() if COPY.exists() else None
+    err = refusal(rtt, *extra)
     lock.release()
     assert not missing_facts(err, *facts)
-    assert (copy.read_bytes() if copy.exists() else None) == before
+    assert (COPY.read_bytes() if COPY.exists() else None) == before
 
 
 @pytest.mark.parametrize("hop", ["en-fr", "fr-en"])
-def test_an_empty_translation_keeps_the_sentence(
-    cli: Cli, own_models: Path, corpus: Path, tmp_path: Path, hop: str
-) -> None:
+def test_an_empty_translation_keeps_the_sentence(rtt: Cli, own_models: Path, corpus: Path, hop: str) -> None:
     change_bias(own_models / f"opus-mt-{hop}", 0, 1000.0)
-    code, _, err = cli(*arguments(corpus, own_models))
-    assert (code, missing_facts(err, "text.en-fr-en.txt", "60 of 60 sentences", "empty")) == (0, [])
-    copy = tmp_path / "out" / "text.en-fr-en.txt"
-    assert copy.read_text() == corpus.read_text()
-    assert json.loads(copy.with_suffix(".json").read_text())["copy"]["empty"] == 60
+    code, _, err = rtt()
+    assert (code, missing_facts(err, COPY.name, "60 of 60 sentences", "empty")) == (0, [])
+    assert COPY.read_text() == corpus.read_text()
+    assert json.loads(COPY.with_suffix(".json").read_text())["copy"]["empty"] == 60
 
 
 def test_one_empty_translation_does_not_shift_the_others(tmp_path: Path) -> None:
@@ -506,23 +487,22 @@ def test_one_empty_translation_does_not_shift_the_others(tmp_path: Path) -> None
     assert sum(seen) == 10  # two a sentence
 
 
-def test_what_was_cut_is_said(cli: Cli, own_models: Path, corpus: Path) -> None:
+def test_cut_sentences_are_counted(rtt: Cli, own_models: Path, corpus: Path) -> None:
     corpus.write_text(" ".join(SENTENCES[:8]) + f"\n{SENTENCES[0]}\n")
     change_bias(own_models / "opus-mt-fr-en", 0, -1000.0)
-    code, _, err = cli(*arguments(corpus, own_models))
-    facts = ("text.en-fr-en.txt", "1 of 2 sentences", "too long", "2 of 2 translations back", "cut")
+    code, _, err = rtt()
+    facts = (COPY.name, "1 of 2 sentences", "too long", "2 of 2 translations back", "cut")
     assert (code, missing_facts(err, *facts)) == (0, [])
 
 
 @pytest.mark.parametrize("pivots", ["fr,fr", "en", "../fr", "fr:"])
-def test_bad_pivots(cli: Cli, models: Path, corpus: Path, pivots: str) -> None:
-    err = refusal(cli, *arguments(corpus, models), "--pivots", pivots)
-    assert not missing_facts(err, f"'{pivots.split(',')[0]}' in '{pivots}'", "not a pivot")
+def test_bad_pivots(rtt: Cli, pivots: str) -> None:
+    facts = (f"'{pivots.split(',')[0]}' in '{pivots}'", "not a pivot")
+    assert not missing_facts(refusal(rtt, "--pivots", pivots), *facts)
 
 
-def test_two_texts_are_refused(cli: Cli, models: Path, corpus: Path) -> None:
-    err = refusal(cli, *arguments(corpus, models), "--profile", "minilm")
-    assert not missing_facts(err, "--corpus FILE", "--profile NAME")
+def test_two_texts_are_refused(rtt: Cli) -> None:
+    assert not missing_facts(refusal(rtt, "--profile", "minilm"), "--corpus FILE", "--profile NAME")
 
 
 def test_the_text_of_a_profile(
@@ -539,8 +519,6 @@ def test_the_text_of_a_profile(
     kept = make_corpus("few.txt", [SENTENCES[0], *SENTENCES[3:6]])
     assert facts["corpus"] == {"name": "few.txt", "sha256": kept.sha256, "lines": 4}
 
-
-# --- in a run
 
 QUICK = tuple(
     part
@@ -561,11 +539,11 @@ def copies(tmp_path: Path, corpus: Path) -> tuple[Path, Path]:
     return paths
 
 
-def run_arguments(tiny_bert: Path, corpus: Path, *extra: str) -> tuple[str, ...]:
-    return (
-        "run", "--methods", "tncse", "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *QUICK, *extra,
-    )  # fmt: skip
+@pytest.fixture
+def run(cli: Cli, tiny_bert: Path, corpus: Path) -> Cli:
+    """A short run of tncse."""
+    where = ("--suite", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus), "--dev", "toy")
+    return partial(cli, "run", "--methods", "tncse", "--seeds", "1", *where, *QUICK)
 
 
 def as_options(a: Path, b: Path) -> tuple[str, ...]:
@@ -573,12 +551,9 @@ def as_options(a: Path, b: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-def test_a_run_learns_from_copies(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
-) -> None:
-    given = run_arguments(tiny_bert, corpus)
-    assert cli(*given, *as_options(*copies))[0] == 0
-    assert cli(*given, "--set", "tncse.rtt=none", "--campaign", "none")[0] == 0
+def test_a_run_learns_from_copies(run: Cli, tmp_path: Path, copies: tuple[Path, Path]) -> None:
+    assert run(*as_options(*copies))[0] == 0
+    assert run("--set", "tncse.rtt=none", "--campaign", "none")[0] == 0
     (record,) = records(tmp_path).values()
     (plain,) = records(tmp_path, "none").values()
     stages = record.training["stages"]
@@ -591,19 +566,19 @@ def test_a_run_learns_from_copies(
 
     swapped = as_options(*copies[::-1])
     changed = "text of stage sub1"
-    code, _, err = cli(*given, *swapped)
+    code, _, err = run(*swapped)
     assert (code, changed in err) == (1, True), err
-    code, _, err = cli(*given, *swapped, "--seeds", "2")
+    code, _, err = run(*swapped, "--seeds", "2")
     assert (code, missing_facts(err, "seed 1", "another specification", changed)) == (1, [])
-    assert cli(*given, *swapped, "--campaign", "swapped")[0] == 0
+    assert run(*swapped, "--campaign", "swapped")[0] == 0
     (other,) = records(tmp_path, "swapped").values()
     assert other.scores != record.scores
 
 
 def test_rerun_with_copies(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
+    cli: Cli, run: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
 ) -> None:
-    assert cli(*run_arguments(tiny_bert, corpus), *as_options(*copies))[0] == 0
+    assert run(*as_options(*copies))[0] == 0
     (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
     given = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
     assert not missing_facts(refusal(cli, *given), "sub1: a.txt", "sub2: b.txt", "--copy NAME=FILE")
@@ -612,34 +587,27 @@ def test_rerun_with_copies(
     assert (code, out.startswith("equal")) == (0, True), err
 
 
-def test_unused_copies_change_nothing(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, copies: tuple[Path, Path]
-) -> None:
+def test_unused_copies_change_nothing(run: Cli, copies: tuple[Path, Path]) -> None:
     options = {"steps": 1, "eval_every": 1, **TINY}
     sets = [part for name, value in options.items() for part in ("--set", f"simcse.{name}={value}")]
-    given = run_arguments(tiny_bert, corpus)
-    both = (*given, *sets, "--methods", "simcse,tncse", *as_options(*copies))
-    assert cli(*both)[0] == 0
-    code, out, err = cli(*given[: -len(QUICK)], *sets, "--methods", "simcse", "--dry-run")
-    assert (code, "0 of 1 cells to run" in out) == (0, True), err
+    assert run(*sets, "--methods", "simcse,tncse", *as_options(*copies))[0] == 0
+    code, out, err = run(*sets, "--methods", "simcse,tncse[rtt=none]", "--dry-run")
+    assert (code, "1 of 2 cells to run" in out) == (0, True), err
 
 
-def test_copies_are_read_back(cli: Cli, models: Path, tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
-    assert cli(*arguments(corpus, models), "--pivots", "fr,ru")[0] == 0
-    made = as_options(tmp_path / "out" / "text.en-fr-en.txt", tmp_path / "out" / "text.en-ru-en.txt")
-    given = run_arguments(tiny_bert, corpus, *made, "--dry-run")
-    code, out, err = cli(*given)
+def test_copies_are_read_back(rtt: Cli, run: Cli, corpus: Path) -> None:
+    assert rtt("--pivots", "fr,ru")[0] == 0
+    again = (*as_options(COPY, Path("out/text.en-ru-en.txt")), "--dry-run")
+    code, out, err = run(*again)
     assert (code, missing_facts(out, "1 of 1 cells", "3 training stages")) == (0, []), err
-    copy = tmp_path / "out" / "text.en-fr-en.txt"
-    copy.write_text(f"x{copy.read_text()}")
-    assert not missing_facts(refusal(cli, *given), "changed since", "expected sha256")
+    COPY.write_text(f"x{COPY.read_text()}")
+    assert not missing_facts(refusal(run, *again), "changed since", "expected sha256")
     corpus.write_text("\n".join(SENTENCES[::-1]) + "\n")
-    assert not missing_facts(refusal(cli, *given), "another text (sha256", "expected text.txt, sha256")
+    assert not missing_facts(refusal(run, *again), "another text (sha256", "expected text.txt, sha256")
 
 
-def test_without_copies_the_run_says_how_to_get_them(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    err = refusal(cli, *run_arguments(tiny_bert, corpus))
-    assert not missing_facts(err, "'sub1'", "--copy a=FILE", "bench data rtt", "rtt=none")
+def test_without_copies_the_run_says_how_to_get_them(run: Cli) -> None:
+    assert not missing_facts(refusal(run), "'sub1'", "--copy a=FILE", "bench data rtt", "rtt=none")
 
 
 COUNTS = ("61 lines", "text.txt", "60 sentences")
@@ -661,27 +629,21 @@ LINES = "".join(f"{s}\n" for s in SENTENCES).encode()
     ],
 )
 def test_ready_copies_are_checked(
-    cli: Cli,
-    tiny_bert: Path,
-    corpus: Path,
-    copies: tuple[Path, Path],
-    content: bytes,
-    beside: str | None,
-    facts: tuple[str, ...],
+    run: Cli, copies: tuple[Path, Path], content: bytes, beside: str | None, facts: tuple[str, ...]
 ) -> None:
     copies[0].write_bytes(content)
     if beside is not None:
         copies[0].with_suffix(".json").write_text(beside)
-    command = (*run_arguments(tiny_bert, corpus), *as_options(*copies), "--dry-run")
+    command = (*as_options(*copies), "--dry-run")
     if facts:
-        assert not missing_facts(refusal(cli, *command), *facts)
+        assert not missing_facts(refusal(run, *command), *facts)
     else:
-        code, _, err = cli(*command)
+        code, _, err = run(*command)
         assert (code, err) == (0, "")
 
 
 @pytest.mark.parametrize(
-    ("copies_given", "facts"),
+    ("given", "facts"),
     [
         ("a.txt", ("'a.txt'", "NAME=FILE")),
         ("a=", ("'a='", "NAME=FILE")),
@@ -692,15 +654,13 @@ def test_ready_copies_are_checked(
     ],
 )
 @pytest.mark.usefixtures("copies")
-def test_bad_copies(
-    cli: Cli, tiny_bert: Path, corpus: Path, copies_given: str, facts: tuple[str, ...]
-) -> None:
-    options = [word for copy in copies_given.split() for word in ("--copy", copy)]
-    assert not missing_facts(refusal(cli, *run_arguments(tiny_bert, corpus), *options), *facts)
+def test_bad_copies(run: Cli, given: str, facts: tuple[str, ...]) -> None:
+    options = [word for copy in given.split() for word in ("--copy", copy)]
+    assert not missing_facts(refusal(run, *options), *facts)
 
 
 @pytest.mark.usefixtures("copies")
-def test_a_copy_that_no_stage_reads(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    untrained = ("run", "--methods", "untrained", "--suite", "toy", "--backbone", str(tiny_bert))
-    for command in ((*run_arguments(tiny_bert, corpus), "--set", "tncse.rtt=none"), untrained):
-        assert not missing_facts(refusal(cli, *command, "--copy", "a=a.txt"), "--copy a=a.txt", "copy 'a'")
+def test_a_copy_that_no_stage_reads(cli: Cli, run: Cli, tiny_bert: Path) -> None:
+    untrained = partial(cli, "run", "--methods", "untrained", "--suite", "toy", "--backbone", str(tiny_bert))
+    for command in (partial(run, "--set", "tncse.rtt=none"), untrained):
+        assert not missing_facts(refusal(command, "--copy", "a=a.txt"), "--copy a=a.txt", "copy 'a'")
