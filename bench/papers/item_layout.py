@@ -70,10 +70,11 @@ class ItemRecords:
         averaged = quantity.suite in self.stand_ins and quantity.suite in self.alone
         name = AVERAGE if averaged else quantity.name
         for record in self.records.get(method, ()):
+            value = None
             if quantity.kind != "score":
                 value = _READERS[quantity.kind](record, name)
-            else:
-                value = _record_score(record, name, quantity.metric) if record.suite == suite else None
+            elif record.suite == suite:
+                value = _record_score(record, name, quantity.metric)
             if value is not None:
                 values[record.seed] = value
         return values
@@ -94,8 +95,9 @@ def hyperparameter_grid(item: Item) -> Grid:
     rows = []
     for setting in compare_hyperparameters(item):
         figure = setting.figure
-        pairs = ", ".join(map("=".join, figure.setting))
-        method = f"{figure.method} ({pairs})" if pairs else figure.method
+        method = figure.method
+        if figure.setting:
+            method += f" ({', '.join(map('='.join, figure.setting))})"
         why = "" if setting.equal else setting.differs or "not explained"
         printed = Quoted(figure.text, grey=False)
         option = setting.option or DASH
@@ -173,9 +175,9 @@ def _record_score(record: RunRecord, name: str, metric: str) -> float | None:
             if scores := [task[each] for task in tasks if each in task]:
                 values.append(fmean(scores))
         return mean_or_none(values)
-    kinds = {name: kind for kind, (_, name) in KINDS.items()}
-    if name in kinds:
-        return record.score(kinds[name], "mean")
+    for kind, (_, short) in KINDS.items():
+        if short == name:
+            return record.score(kind, "mean")
     return record.score(name, metric=metric or None)
 
 
@@ -313,8 +315,9 @@ def _figure_table(figure: Figure) -> Grid:
         return Grid(figure.title, header, tuple(body), ())
     lines: list[dict[float, str]] = []
     for series in figure.series:
-        spread = [f"±{each:.2g}" for each in series.spread] or [""] * len(series.y)
-        texts = (f"{y:.4g}{deviation}" for y, deviation in zip(series.y, spread, strict=True))
+        texts = map("{:.4g}".format, series.y)
+        if series.spread:
+            texts = map("{:.4g}±{:.2g}".format, series.y, series.spread)
         lines.append(dict(zip(series.x, texts, strict=True)))
     for x in _thin_values(sorted(set().union(*lines))):
         body.append((f"{x:g}", *(line.get(x, DASH) for line in lines)))

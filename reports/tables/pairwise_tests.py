@@ -257,12 +257,12 @@ def describe_tests(ranking: Ranking) -> str:
         ITEMS: "the items' bootstrap between two such methods",
     }
     tests = Counter(pair.test for pair in ranking.pairs if pair.p is not None)
-    used = []
+    used, scope = [], "over seeds on these items"
     for test, words in names.items():
         if count := tests[test] + tests[test + AND_ITEMS]:
             used.append(f"{words} ({count})")
-    both = any(test.endswith(AND_ITEMS) for test in tests)
-    scope = "over seeds and items (variance components)" if both else "over seeds on these items"
+        if tests[test + AND_ITEMS]:
+            scope = "over seeds and items (variance components)"
     return f"tests {scope}: {', '.join(used)}; {ranking.caption}"
 
 
@@ -275,7 +275,9 @@ def uneven_seed_notes(tests: PairwiseTests) -> list[str]:
     count = sum(is_uneven(*tests.sizes(pair.first, pair.second)) for pair in pairs)
     if not count:
         return []
-    which = "One of Welch's tests is" if count == 1 else f"{count} of Welch's tests are"
+    which = f"{count} of Welch's tests are"
+    if count == 1:
+        which = "One of Welch's tests is"
     return [
         f"{which} of fewer than {FEW} seeds against {UNEVEN} times as many or more, or of 2 against 3: with "
         "the degrees of freedom of the fewer."
@@ -337,17 +339,22 @@ def baseline_daggers(
     """
     if baseline is None:
         return {}, ()
+    own = [pair for pair in ranking.pairs if baseline in (pair.first, pair.second)]
     if baseline not in ranking.methods:
         why = apart.get(baseline, "no finished run of it here")
         if baseline in ranking.left_out:
-            tests = {pair.test for pair in ranking.pairs if baseline in (pair.first, pair.second)}
-            single = f"{shown(baseline)} has one seed" in tests
-            why = "it has one seed" if single else "no other method has two seeds"
+            why = "no other method has two seeds"
+            if any(pair.test == f"{shown(baseline)} has one seed" for pair in own):
+                why = "it has one seed"
         return {}, (f"No daggers: {shown(baseline)} can't be tested, {why}.",)
     signs = {}
-    for pair in ranking.pairs:
-        if pair.differs and baseline in (pair.first, pair.second):
-            other = pair.second if pair.first == baseline else pair.first
-            signs[other] = ABOVE if (pair.difference > 0) == (other == pair.first) else BELOW
+    for pair in own:
+        better, worse = pair.first, pair.second
+        if pair.difference < 0:
+            better, worse = worse, better
+        if pair.differs and worse == baseline:
+            signs[better] = ABOVE
+        elif pair.differs:
+            signs[worse] = BELOW
     note = f"{ABOVE} above, {BELOW} below {shown(baseline)} on average, by the same tests and correction."
     return signs, (note,)
