@@ -89,9 +89,9 @@ def suite_scores(tasks: Sequence[MtebTask], entries: Entries) -> tuple[Score, ..
     values = {task.id: _mean_score(task.id, entries[task.id], task.score) for task in tasks}
     scores: list[Score] = []
     for task in tasks:
-        parts, own = entries[task.id], metric_name(task.score)
+        parts, main = entries[task.id], metric_name(task.score)
         items = sum(entry.items for entry in parts)
-        for metric in dict.fromkeys((shared, own)):
+        for metric in dict.fromkeys((shared, main)):
             scores.append(Score(task.id, ALL, metric, values[task.id], items))
         for name in _RETRIEVAL if task.kind == "Retrieval" else ():
             if name != task.score and all(name in entry.scores for entry in parts):
@@ -100,7 +100,7 @@ def suite_scores(tasks: Sequence[MtebTask], entries: Entries) -> tuple[Score, ..
         several = len({entry.split for entry in parts}) > 1
         for entry in parts if 1 < len(parts) <= MOST_PARTS else ():
             subset = f"{entry.split}/{entry.subset}" if several else entry.subset
-            scores.append(Score(task.id, subset, own, entry.scores[task.score], entry.items))
+            scores.append(Score(task.id, subset, main, entry.scores[task.score], entry.items))
     kinds = dict.fromkeys(task.kind for task in tasks)
     for kind in kinds if len(kinds) > 1 else ():
         of_kind = [values[task.id] for task in tasks if task.kind == kind]

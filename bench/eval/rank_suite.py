@@ -129,8 +129,8 @@ def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool
         similar = vectors[rows] @ vectors.T
         if distance:
             similar = -np.sqrt(np.maximum(squares[rows][:, None] + squares - 2 * similar, 0))
-        own = similar[np.arange(len(rows)), partners]
-        ranks[start : start + _BLOCK] = (similar > own[:, None] + _TIE).sum(1)
+        partner_similarity = similar[np.arange(len(rows)), partners]
+        ranks[start : start + _BLOCK] = (similar > partner_similarity[:, None] + _TIE).sum(1)
     return np.maximum(ranks, 1)
 
 

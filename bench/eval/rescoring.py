@@ -95,11 +95,11 @@ def rescore_record(
             given = f"its predictions give {score.value!r} ({score.n})"
             wrong.append(f"{' '.join(name)} is {value!r} ({n}), {given}")
     complete = {score.task for score in rescored}  # tasks whose own scores are all computed
-    own = {name for name in measure.own_scores(listed, record) if name[0] not in complete}
-    beside = measure.side_scores(listed, record) - own
-    unknown = [name for name in recorded if name not in own | beside]
+    unscored = {name for name in measure.own_scores(listed, record) if name[0] not in complete}
+    beside = measure.side_scores(listed, record) - unscored
+    unknown = [name for name in recorded if name not in unscored | beside]
     wrong += [f"suite {record.suite} has no score {' '.join(name)}" for name in unknown]
-    kinds = _score_kinds(recorded, own), _score_kinds(recorded, beside)
+    kinds = _score_kinds(recorded, unscored), _score_kinds(recorded, beside)
     return ScoreCheck(tuple(wrong), len(rescored), *kinds)
 
 
@@ -123,9 +123,9 @@ def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | N
     predictions = store.predictions(record)
     wrong = rescore_record(record, tasks, predictions).wrong
     if wrong:
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise DataError(
-            f"{wrong[0]}{more}: the record was edited, or scored by another program",
+            f"{wrong[0]}{others}: the record was edited, or scored by another program",
             where=str(store.path(record.place)),
             hint="bench verify lists all; delete the record and run the cell again",
         )

@@ -67,8 +67,8 @@ def count_parameters(models: Sequence[nn.Module]) -> int:
 
 def table_parameters(encoder: object) -> int:
     """Count the numbers in the tables of token vectors of an encoder and its parts."""
-    own = int(getattr(encoder, "table_parameters", 0))
-    return own + sum(map(table_parameters, getattr(encoder, "parts", ())))
+    table = int(getattr(encoder, "table_parameters", 0))
+    return table + sum(map(table_parameters, getattr(encoder, "parts", ())))
 
 
 def encoder_cost(towers: Sequence[ObservedTower], table: int = 0) -> dict[str, Any]:

@@ -127,8 +127,8 @@ def probe_evaluations(
 
     def dev_score(encoder: Encoder, *select: str) -> float:
         score = context.dev_score(encoder, *select)
-        own = encoder.encoder if isinstance(encoder, RecordingEncoder) else encoder
-        log.append((score, drop_curves(measure_probes(own, data, names, options).probes)))
+        plain = encoder.encoder if isinstance(encoder, RecordingEncoder) else encoder
+        log.append((score, drop_curves(measure_probes(plain, data, names, options).probes)))
         return score
 
     return replace(context, dev_score=dev_score)
