@@ -113,7 +113,7 @@ def parse_encoder_request(text: str, name: str) -> MethodRequest:
         raise InputError(f"{text!a} is not an encoder", where="--encoder", expected=_FORM)
     request = replace(_parse_encoder(text), text=text, alias=name)
     if request.name not in discover().names():
-        raise InputError(f"'{text}' is no encoder that is there", where="--encoder", expected=_FORM)
+        raise InputError(f"unknown encoder '{text}'", where="--encoder", expected=_FORM)
     if not discover().get(request.name).card.deterministic:
         raise InputError(
             f"'{request.name}' is trained, a seed at a time",

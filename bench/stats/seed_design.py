@@ -87,14 +87,12 @@ def choose_design(
     all_seeds = tuple(a), tuple(b)
     if not all(all_seeds):
         if asked not in ("auto", "welch"):
-            raise InputError(
-                f"no {asked} test against a method without seeds", where=where, hint="leave out --test"
-            )
+            what = f"the {asked} test needs seeds on both sides"
+            raise InputError(what, where=where, hint="leave out --test")
         return SeedDesign("student", all_seeds)
     if asked == "permutation" and len(a) + len(b) > MAX_SEEDS:
-        raise InputError(
-            f"no permutation test of more than {MAX_SEEDS} seeds", where=where, hint="use --test welch"
-        )
+        what, expected = f"a permutation test of {len(a) + len(b)} seeds", f"at most {MAX_SEEDS} seeds"
+        raise InputError(what, where=where, expected=expected, hint="use --test welch")
     if asked in ("welch", "permutation"):
         return SeedDesign(asked, all_seeds)
     common, smaller_side = common_seeds(a, b), min(len(a), len(b))
@@ -106,14 +104,14 @@ def choose_design(
         return SeedDesign("welch", all_seeds, too_few=count if pairs else 0)
     if used[0] != used[1]:
         raise InputError(
-            f"{names[0]} and {names[1]} have different seeds, so their runs are no pairs",
+            f"{names[0]} and {names[1]} have different seeds",
             where=where,
+            expected="pairs of runs",
             hint="use --test welch",
         )
     if asked == "sign-flip" and len(used[0]) > MAX_SEEDS:
-        raise InputError(
-            f"no sign-flip test of more than {MAX_SEEDS} pairs", where=where, hint="use --test paired"
-        )
+        what, expected = f"a sign-flip test of {len(used[0])} pairs", f"at most {MAX_SEEDS} pairs"
+        raise InputError(what, where=where, expected=expected, hint="use --test paired")
     left_out = _exclude_seeds(all_seeds[0], used[0]), _exclude_seeds(all_seeds[1], used[1])
     return SeedDesign("sign-flip" if asked == "sign-flip" else "paired", used, left_out)
 

@@ -165,7 +165,7 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
         ("noise --against lone,lone", ("'lone,lone'", "twice")),
         ("noise --against lone,", ("empty name",)),
         ("noise#1 lone#1 --seeds-only", ("noise#1 against lone#1", "one run")),
-        ("noise word_overlap --test permutation", ("no permutation test", "leave out --test")),
+        ("noise word_overlap --test permutation", ("permutation test needs", "leave out --test")),
     ],
 )
 def test_bad_comparisons(

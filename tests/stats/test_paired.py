@@ -245,7 +245,7 @@ def test_a_paired_test_that_was_asked_for_needs_partners_but_no_records(asked: R
 
 @pytest.mark.parametrize("asked", ["paired", "sign-flip", "permutation"])
 def test_only_students_test_takes_a_side_without_seeds(asked: RequestedTest) -> None:
-    with pytest.raises(InputError, match=f"no {asked} test"):
+    with pytest.raises(InputError, match=f"{asked} test needs seeds"):
         choose_design(FIVE, (), pairs=False, asked=asked)
 
 
