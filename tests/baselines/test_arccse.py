@@ -151,9 +151,7 @@ TEXT = [*SENTENCES, "a man is playing a guitar for the children on the hill"]
         ({"triplet": False, "triplet_min_length": 6}, []),
     ],
 )
-def test_a_step_equals_a_transcription(
-    tiny_bert: Path, changes: dict[str, OptionValue], chosen: Sequence[int]
-) -> None:
+def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue], chosen: Sequence[int]) -> None:
     """Loss and gradient, each view of each sentence in a forward of its own."""
     config = options_of("arccse", **changes)
     made, rows, tokenizer = objective_of("arccse", tiny_bert, TEXT, **changes)

@@ -159,9 +159,7 @@ def vector(made: Any, row: list[int], head: str) -> Tensor:
         ({"noise_times": 0.0, "loss": "paper", "head": "tanh"}, False),
     ],
 )
-def test_a_step_equals_a_transcription(
-    tiny_bert: Path, changes: dict[str, OptionValue], weighed: bool
-) -> None:
+def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue], weighed: bool) -> None:
     """Loss and gradient; phi lies amid the complement's cosines, whatever it is on the card."""
     encoder = TransformerEncoder(tiny_bert, "avg") if weighed else None
     given = options_of("dclr", **changes)

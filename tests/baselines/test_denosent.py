@@ -109,9 +109,7 @@ CHANGES: list[dict[str, OptionValue]] = [
 
 
 @pytest.mark.parametrize("changes", CHANGES)
-def test_a_step_equals_a_transcription_and_every_option_matters(
-    tiny_bert: Path, tiny_mlm: Path, changes: dict[str, OptionValue]
-) -> None:
+def test_a_step_by_hand(tiny_bert: Path, tiny_mlm: Path, changes: dict[str, OptionValue]) -> None:
     config = options_of("denosent") | SMALL | changes
     made, batch, tokenizer = made_from(tiny_bert, tiny_mlm, **changes)
     pairs = list(zip(SENTENCES, COPIES, strict=True))

@@ -199,9 +199,7 @@ def translations(tmp_path: Path, corpus: Path) -> dict[str, Path]:
     return given
 
 
-def test_records_name_each_encoders_text_and_the_teachers_stages(
-    tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]
-) -> None:
+def test_recorded_texts(tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]) -> None:
     for path in (corpus, *translations.values()):
         path.write_text(2 * path.read_text())  # a batch or more
     plan = partial(plan_on_toy, folder=tmp_path, backbone=str(tiny_bert), corpus=corpus, dev="toy")
@@ -209,9 +207,8 @@ def test_records_name_each_encoders_text_and_the_teachers_stages(
     found = {job.record.name: job.record.training["stages"] for job in jobs}
     stages = found["edfse"]
     assert list(stages) == [role for role, _ in SUBMODELS]
-    assert [stage["text"]["name"] for stage in stages.values()] == [
-        f"corpus.txt with {copy}.txt" for copy in "abcdef"
-    ]
+    names = [stage["text"]["name"] for stage in stages.values()]
+    assert names == [f"corpus.txt with {copy}.txt" for copy in "abcdef"]
     assert all(stage["text"]["paired"] for stage in [*stages.values(), found["bsl"]["bsl"]])
     assert not any(NOTE in note for job in jobs for note in job.record.notes)  # not the grammar's pairs
     shared = {f"teacher/{role}": stage["key"] for role, stage in stages.items()}
@@ -223,9 +220,7 @@ def test_records_name_each_encoders_text_and_the_teachers_stages(
     assert plain.key not in {job.key for job in jobs}
 
 
-def test_missing_and_unknown_copies_are_said(
-    tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]
-) -> None:
+def test_refused_copies(tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]) -> None:
     plan = partial(plan_on_toy, folder=tmp_path, backbone=str(tiny_bert), corpus=corpus, dev="toy")
     given = tuple(translations.items())
     for copies, facts in (

@@ -281,9 +281,7 @@ def test_momentum_vectors_have_no_dropout(tiny_bert: Path) -> None:
     assert sizes[0] == sizes[1] + 272
 
 
-def test_queue_is_emptied_and_repetition_drawn_again_by_the_epoch(
-    tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_epoch_begins_anew(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, list[list[int]]] = {}
     for resample in ("never", "per_epoch"):
         changes: dict[str, OptionValue] = {"repetition_resample": resample, "repetition_rate": 0.6}

@@ -86,9 +86,8 @@ def transcription(
     h = torch.stack([cls_of(made.encoder, row) for row in rows])
     p = under_batch_norms(made.head, h)
     loss, terms = nce_by_loops(p[:batch], p[batch:]), []
-    for n, masked, chosen in masked_alone(
-        rows, tokenizer, float(config["mask"]), generator(1, "mask/infocse")
-    ):
+    share, masks = float(config["mask"]), generator(1, "mask/infocse")
+    for n, masked, chosen in masked_alone(rows, tokenizer, share, masks):
         lower = made.frozen.embeddings(input_ids=masked)
         for layer in made.frozen.encoder.layer:
             lower = layer(lower, None)

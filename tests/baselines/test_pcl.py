@@ -250,9 +250,7 @@ def test_padding_matters_to_the_peer_alone(tiny_bert: Path) -> None:
         assert torch.allclose(wide, narrow) == masked
 
 
-def test_the_peer_starts_as_the_backbone_with_its_pooler_or_a_fresh_one(
-    tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_the_peer_starts_as_the_backbone(tiny_bert: Path, tmp_path: Path) -> None:
     made, _, _ = objective_of("pcl", tiny_bert, dropout=0.1)
     pairs = list(zip(made.encoder.parameters(), made.peer.parameters(), strict=True))
     assert all(torch.equal(one, two) and one is not two for one, two in pairs)

@@ -253,9 +253,7 @@ def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
         {"noise_gradient": False, "noise_positions": "unshifted"},
     ],
 )
-def test_a_step_equals_a_transcription(
-    name: str, changes: dict[str, OptionValue], request: pytest.FixtureRequest
-) -> None:
+def test_a_step_by_hand(name: str, changes: dict[str, OptionValue], request: pytest.FixtureRequest) -> None:
     """Loss and gradient: each row alone in a forward of its own, delta of each row by itself."""
     folder = request.getfixturevalue(name)
     made, batch, tokenizer = objective_of("promptbert", folder, max_length=12, **changes)
@@ -298,9 +296,7 @@ def transform(weights: dict[str, Tensor], h: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("denoising", [False, True])
 @pytest.mark.parametrize("form", ["text", "continuous"])
-def test_a_step_under_the_masked_words_head_and_with_trained_vectors(
-    tiny_mlm: Path, form: str, denoising: bool
-) -> None:
+def test_a_step_with_another_head_or_vectors(tiny_mlm: Path, form: str, denoising: bool) -> None:
     """As released: vectors replace embeddings in the template, whose tokens the sentences don't have."""
     trained = form == "continuous"
     template = "this means {sentence} on of {mask} ." if trained else "auto"

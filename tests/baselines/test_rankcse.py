@@ -345,10 +345,10 @@ def test_one_or_two_sentences_have_nothing_to_rank(tiny_bert: Path, rank: str, s
 
 def test_teachers_are_members_that_are_trained_once(tmp_path: Path, tiny_bert: Path) -> None:
     """They are part of the key, the record names them, and one of them is enough."""
-    methods = (
-        "simcse,two=rankcse[teacher1=untrained:avg,teacher2=simcse],one=rankcse[teacher1=simcse,teacher2=]"
-    )
-    jobs = plan_on_toy(methods, tmp_path, backbone=str(tiny_bert)).jobs
+    two, one = "teacher1=untrained:avg,teacher2=simcse", "teacher1=simcse,teacher2="
+    jobs = plan_on_toy(
+        f"simcse,two=rankcse[{two}],one=rankcse[{one}]", tmp_path, backbone=str(tiny_bert)
+    ).jobs
     found = {job.record.method.split("[")[0]: job.record.training for job in jobs}
     stages = {name: training["stages"] for name, training in found.items()}
     assert stages.keys() == {"simcse", "two", "one"}

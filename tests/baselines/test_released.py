@@ -59,9 +59,7 @@ def test_an_unknown_or_missing_checkpoint_says_what_to_do(cli: Cli, hub: Path) -
         assert not missing_facts(err, *facts)
 
 
-def test_a_folder_comes_before_the_hub_and_the_pinned_revision_before_others(
-    hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_first(hub: Path, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tower = ReleasedTower(folder="A/B", hub="org/name", revision="abc1234")
     pinned = hub_folder(hub, "org/name", "abc1234" + 33 * "0", tiny_bert)
     hub_folder(hub, "org/name", 40 * "f", tiny_bert)
@@ -80,9 +78,7 @@ def towers(tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> 
         shutil.copytree(tiny_bert, tmp_path / "download" / "TNCSE_BERT_CKPT" / f"BERT_{number}")
 
 
-def test_a_twin_is_the_sum_of_its_towers_and_stands_beside_its_published_figures(
-    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, towers: None
-) -> None:
+def test_a_released_twin(cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, towers: None) -> None:
     code, _, err = cli("run", "--methods", "released:tncse_bert", "--suite", "toy")
     assert code == 0, err
     (file,) = (tmp_path / "results/local/mini").glob("released_tncse_bert-*/no-seed/toy.json")
@@ -111,9 +107,7 @@ def test_a_twin_is_the_sum_of_its_towers_and_stands_beside_its_published_figures
 
 
 @pytest.mark.slow
-def test_a_union_has_the_authors_weights(
-    cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, towers: None
-) -> None:
+def test_the_unions_weights(cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path, towers: None) -> None:
     hub_folder(hub, "ffgcc/InfoCSE-bert-base", 40 * "a", tiny_bert)
     code, _, err = cli("run", "--methods", "released:tncse_uc_bert", "--suite", "toy")
     assert code == 0, err

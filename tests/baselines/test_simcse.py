@@ -64,9 +64,7 @@ def test_one_step_equals_an_independent_transcription(tiny_bert: Path) -> None:
     same_step(made, made(rows), nce_by_loops(z[:4], z[4:]), rel=1e-10)
 
 
-def masked_loss(
-    made: ExtendedObjective, rows: list[list[int]], share: float, masks: torch.Generator
-) -> Tensor:
+def mlm_loss(made: ExtendedObjective, rows: list[list[int]], share: float, masks: torch.Generator) -> Tensor:
     """The masked-LM loss of both views, each row alone and so without padding."""
     views, losses = [*rows, *rows], []
     for n, masked, chosen in masked_alone(views, made.tokenizer, share, masks):
@@ -86,9 +84,7 @@ def masked_loss(
         ("tiny_mlm", {"mlm_term": 0.3, "mlm_share": 0.9, "noise_negatives": 3}),
     ],
 )
-def test_steps_with_further_terms_equal_a_transcription(
-    backbone: str, changes: dict[str, OptionValue], request: pytest.FixtureRequest
-) -> None:
+def test_more_terms(backbone: str, changes: dict[str, OptionValue], request: pytest.FixtureRequest) -> None:
     """Two steps, so that the second draws anew. Half the noise gives the same: the cosine has no length."""
     made, rows, _ = objective_of("simcse", request.getfixturevalue(backbone), **changes)
     masks, draws = (generator(1, f"{name}/simcse") for name in ("mask", "noise"))
@@ -99,7 +95,7 @@ def test_steps_with_further_terms_equal_a_transcription(
         z = [under_head(made, row) for row in rows]
         expected = nce_by_loops(z, z, queue=noise)
         if "mlm_term" in changes:
-            restored = masked_loss(made, rows, float(changes["mlm_share"]), masks)
+            restored = mlm_loss(made, rows, float(changes["mlm_share"]), masks)
             expected = expected + float(changes["mlm_term"]) * restored
         same_step(made, loss, expected, rel=1e-8, least=30)
         found.append(float(loss.detach()))
@@ -159,9 +155,7 @@ def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) 
 
 
 @pytest.mark.slow
-def test_same_bytes_with_workers_and_after_other_work(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_same_bytes_with_workers(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     torch.rand(7)  # whatever ran before in the process
     found = []
     for name, workers in (("one", ()), ("two", ("--workers", "2"))):

@@ -92,9 +92,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         ("angle", {}),
     ],
 )
-def test_training_keeps_the_encoder_alone(
-    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: Changes
-) -> None:
+def test_what_is_kept(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: Changes) -> None:
     """No head, peer, target, queue or auxiliary network is kept."""
     trained = train_alone(method, tiny_bert, tmp_path, context(method, tiny_bert, tiny_mlm), **changes)
     assert trained.facts["sentences_seen"] == 24 + 24 + (24 if method == "bsl" else 12) + 24
@@ -211,9 +209,7 @@ def test_refused_settings(
     assert not missing_facts(caught.value, *facts)
 
 
-def test_a_text_that_the_model_cannot_read_is_refused_before_training(
-    tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_a_text_longer_than_the_model_reads(tmp_path: Path, tiny_bert: Path) -> None:
     """A longer max_length alone is no error: the text may be short."""
     assert train_alone("simcse", tiny_bert, tmp_path, max_length=41).facts["steps"] > 0
     long = {"sentences": ["a b", "one " * 60, "a"]}

@@ -172,9 +172,7 @@ CHANGES: list[dict[str, OptionValue]] = [
 
 
 @pytest.mark.parametrize("changes", CHANGES)
-def test_a_step_equals_a_transcription_and_every_option_matters(
-    tiny_bert: Path, changes: dict[str, OptionValue]
-) -> None:
+def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue]) -> None:
     base: dict[str, OptionValue] = {"neighbours": 2, "radius": 1.5, "features": 7, "tau": 0.5}
     config = options_of("vascl", **base) | changes
     made, rows, _ = objective_of("vascl", tiny_bert, TEXT, **(base | changes))

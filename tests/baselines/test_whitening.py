@@ -199,9 +199,7 @@ def fit_stage(folder: Path, out: Path, text: Sequence[str], **changes: OptionVal
     return facts
 
 
-def test_the_stage_fits_on_the_training_text(
-    uneven_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stage(uneven_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.baselines.whitening._CHUNK", 7)
     sentences = sorted({s for pair in make_toy_task().all_pairs() for s in pair})[:45]
     facts = fit_stage(uneven_bert, tmp_path / "a", sentences)
@@ -257,9 +255,7 @@ def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
     assert "whitening" in out
 
 
-def test_only_the_fit_on_the_training_text_needs_one(
-    cli: Cli, tmp_path: Path, uneven_bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_needed(cli: Cli, tmp_path: Path, uneven_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
     text = tmp_path / "text.txt"
     text.write_text("\n".join(sorted({s for pair in make_toy_task().all_pairs() for s in pair})) + "\n")

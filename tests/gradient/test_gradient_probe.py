@@ -345,9 +345,8 @@ def test_snapshot_by_loops() -> None:
         rest = [j for j in range(i // 10 * 10, i // 10 * 10 + 10) if j != i]
         negative += [math.acos(float(first[i] @ second[j])) for j in rest]
     arccon = [math.sin(theta[i] + u) / math.sin(theta[i]) for i, _ in pairs]
-    distance = [
-        (np.linalg.norm(first[i] - second[j]), np.linalg.norm(first[i] - second[i])) for i, j in pairs
-    ]
+    norm = np.linalg.norm
+    distance = [(norm(first[i] - second[j]), norm(first[i] - second[i])) for i, j in pairs]
     assert (got.step, got.kept) == (7, len(pairs) / 20)
     assert got.arccon_ratio == pytest.approx(np.mean(arccon), rel=1e-9)
     assert got.met_ratio == pytest.approx(np.mean([far / near for far, near in distance]), rel=1e-9)
@@ -415,9 +414,7 @@ def context(tiny_bert: Path, corpus: Path, out: Path, seen: list[Any]) -> StageC
     )  # fmt: skip
 
 
-def test_watching_a_training_measures_it_and_does_not_change_it(
-    tiny_bert: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_watching_does_not_change_a_training(tiny_bert: Path, corpus: Path, tmp_path: Path) -> None:
     made = context(tiny_bert, corpus, tmp_path / "watched", [])
     facts, held, found = watch_training(train_paradigm, made, share=0.4, batch=8)
     assert [shot.step for shot in found] == [0, 2, 4]
@@ -525,9 +522,7 @@ STEPS = "steps=4,eval_every=2,batch_size=8"
         (f"unsee_barlow[{STEPS},select=best_of_four,pooling=cls]", 128, 128),
     ],
 )
-def test_the_command_measures_a_training(
-    method: str, most: int, measured: int, where: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_measured_run(method: str, most: int, measured: int, where: tuple[str, ...], tmp_path: Path) -> None:
     run(method, "--most", str(most), *where)
     (folder,) = (tmp_path / "out").iterdir()
     assert folder.name.startswith(method.split("[")[0])
@@ -603,9 +598,7 @@ def test_lemmas_bounds_are_shares_of_the_kept_anchors(tmp_path: Path) -> None:
         ("promptbert[pooling=cls]", "a prompt"),
     ],
 )
-def test_what_is_not_measured_on_cls_is_refused_before_it_trains(
-    wrong: str, fact: str, where: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_only_cls_is_measured(wrong: str, fact: str, where: tuple[str, ...], tmp_path: Path) -> None:
     untrained = wrong == "untrained"  # it reads no text
     with pytest.raises(InputError) as caught:
         run(

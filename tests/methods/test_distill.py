@@ -111,9 +111,7 @@ def test_a_queue_that_cuts_batches_keeps_their_first_rows_as_released(size: int)
         (100, "mse", None),
     ],
 )
-def test_only_a_queue_that_cuts_batches_has_another_key(
-    method: str, queue: int, loss: str, cut: str | None
-) -> None:
+def test_a_cutting_queue_has_another_key(method: str, queue: int, loss: str, cut: str | None) -> None:
     given = options_of(method, student_loss=loss, student_queue=queue, batch_size=64)
     config = dict(stages_of(method, given)[0].config)
     assert (config["student_loss"], config["student_queue"], config["student_scale"]) == (loss, queue, 1.0)

@@ -46,9 +46,7 @@ def test_members_and_weights(text: str, members: list[tuple[float, str]]) -> Non
     assert parse_weighted_members(text) == members
 
 
-def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_an_ensemble_shares_stages(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     methods = "simcse,untrained:avg,ensemble:0.25*simcse+untrained:avg"
     code, _, err = cli(*toy_run(tiny_bert, corpus, methods, *SHORT))
     assert code == 0, err
@@ -65,9 +63,7 @@ def test_the_ensemble_is_the_weighted_sum_and_shares_its_members_stages(
     assert average not in (found["simcse"].score("avg"), found["untrained"].score("avg"))
 
 
-def test_a_second_copy_has_streams_of_its_own(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_a_second_copy_has_its_own_streams(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     code, _, err = cli(*toy_run(tiny_bert, corpus, "ensemble:simcse+simcse", *SHORT))
     assert code == 0, err
     (record,) = records(tmp_path).values()

@@ -172,9 +172,7 @@ def test_a_sum_of_towers_and_a_template_hold_the_token(bert: Path, tmp_path: Pat
     np.testing.assert_allclose(table(teacher)[15], teacher.encode([word])[0], rtol=0, atol=1e-6)
 
 
-def test_towers_of_other_vocabularies_and_other_encoders_are_refused(
-    bert: Path, tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_refused_teachers(bert: Path, tiny_bert: Path, tmp_path: Path) -> None:
     both = SumEncoder([teacher_of(bert), teacher_of(tiny_bert)])
     with pytest.raises(BenchError, match="different vocabularies"):
         made(both, bert, tmp_path)
@@ -197,9 +195,7 @@ def test_a_tokenizer_of_bytes_reads_the_first_word_as_any_other() -> None:
     assert "<mask>" not in words.get_vocab()
 
 
-def test_the_exported_folder_gives_the_same_vectors_to_sentence_transformers(
-    bert: Path, tmp_path: Path
-) -> None:
+def test_the_exported_folder_gives_the_same_vectors(bert: Path, tmp_path: Path) -> None:
     encoder, _ = made(teacher_of(bert), bert, tmp_path, dimensions=6)
     out = tmp_path / "export"
     export_encoder(encoder, out, "# A card\n")

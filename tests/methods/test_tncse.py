@@ -82,9 +82,7 @@ def joint(
     "terms", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)]
 )
 @pytest.mark.parametrize("ltn", [{}, {"ltn_input": "cls"}, {"drop_norms": 1}])
-def test_tncse_step_equals_a_transcription(
-    tiny_bert: Path, terms: tuple[bool, ...], ltn: dict[str, OptionValue]
-) -> None:
+def test_a_tncse_step_by_hand(tiny_bert: Path, terms: tuple[bool, ...], ltn: dict[str, OptionValue]) -> None:
     """Padded to the longest, one forward a tower, the released row-wise loops."""
     settings = config("tncse", **dict(zip(("nce", "icnce", "ictn"), terms, strict=True)), **ltn)
     objective, rows, batch = joint(tiny_bert, settings)
@@ -146,9 +144,7 @@ def test_jtcse_without_caels_is_tncse_to_the_bit(tiny_bert: Path) -> None:
 
 
 @pytest.mark.parametrize(("seed", "exchanged"), EXCHANGED)
-def test_jtcse_step_adds_the_cross_streams_and_may_exchange_the_towers(
-    tiny_bert: Path, seed: int, exchanged: bool
-) -> None:
+def test_jtcse_step_adds_the_cross_streams(tiny_bert: Path, seed: int, exchanged: bool) -> None:
     layers = list_cael_layers(3, 3)
     objective, rows, batch = joint(tiny_bert, config("jtcse"), layers, seed)
     first, second = objective.towers
@@ -195,9 +191,7 @@ def test_jtcse_after_tncse_trains_only_its_joint_stage(cli: Cli, tiny_bert: Path
 
 
 @pytest.mark.slow
-def test_without_any_term_a_twin_is_the_plain_ensemble_of_its_sub_encoders(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_without_terms_a_twin_is_an_ensemble(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     """Neither twin trains anything more, and both stand for the same vectors, of either checkpoint."""
     # the first sub-encoder's last step is not evaluated, so that another one is selected
     odd = ("tncse.sub1.steps=5", "tncse.sub1.eval_every=2", "jtcse.sub1.steps=5", "jtcse.sub1.eval_every=2")

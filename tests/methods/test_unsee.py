@@ -173,9 +173,8 @@ def test_weight_decay_spares_biases_and_layer_norms(tiny_bert: Path) -> None:
     made, _, _ = objective_of("unsee_barlow", tiny_bert, layers=1)
     everything = parameter_groups(made.module, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01))
     assert len(everything) == 1
-    decayed, spared = parameter_groups(
-        made.module, TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01, decay_all=False)
-    )
+    settings = TrainSettings(1e-4, 2, 1, 1, weight_decay=0.01, decay_all=False)
+    decayed, spared = parameter_groups(made.module, settings)
     names = {id(p): name for name, p in made.named_parameters()}
     without = {names[id(p)] for p in spared["params"]}
     assert spared["weight_decay"] == 0.0
@@ -225,9 +224,7 @@ def arguments(tiny_bert: Path, corpus: Path, methods: str, *extra: str) -> tuple
     return toy_run(tiny_bert, corpus, methods, *(part for text in sets for part in ("--set", text)), *extra)
 
 
-def test_every_dev_evaluation_notes_a_collapse_and_scores_as_asked(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_dev_evaluations_note_a_collapse(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     best = "unsee_byol[select=best_of_four,pooling=cls,architecture=projection]"
     code, _, err = cli(*arguments(tiny_bert, corpus, f"unsee_corinfomax,{best}"))
     assert code == 0, err
@@ -251,9 +248,7 @@ def test_every_dev_evaluation_notes_a_collapse_and_scores_as_asked(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_sweep_shows_scores_and_ranks_and_draws_curves(
-    cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sweep_figures(cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = arguments(tiny_bert, corpus, ",".join(f"unsee_{objective}" for objective in OBJECTIVES))
     code, out, err = cli("sweep", "unsee_architectures", *given[3:])
     assert code == 0, err
