@@ -97,7 +97,7 @@ def test_undefined_correlations_name_task_and_file(
 ) -> None:
     predictions = np.array([0.1, 0.2, 0.3, 0.9, last, last], dtype=np.float32)
     with pytest.raises(BenchError) as caught:
-        score_task(task_of(*golds, files=files), predictions)
+        score_task(task_of(golds[0], golds[1], files), predictions)
     assert caught.value.where == where
     assert not missing_facts(caught.value, what, "equal", "undefined")
     assert (caught.value.expected is not None) == ("gold" in what)
