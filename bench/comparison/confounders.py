@@ -67,8 +67,9 @@ def describe_confounders(a: Group, b: Group) -> list[str]:
         *_describe_difference("profile", a, b, lambda record: record.profile),
         *_describe_difference("training sentences seen by a run", a, b, _format_sentences_seen),
     ]
-    sides, machines = ([run.record for run in a.runs], [run.record for run in b.runs]), []
-    for name, first, second in machine_differences(*sides):
+    of_a, machines = [run.record for run in a.runs], []
+    of_b = [run.record for run in b.runs]
+    for name, first, second in machine_differences(of_a, of_b):
         machines.append(f"{name} {' and '.join(first)} against {' and '.join(second)}")
     if machines:
         sentences.append(f"Different software and hardware: {printable(', '.join(machines))}.")
@@ -142,10 +143,11 @@ _NOTHING = {NONE, UNSET, "0"}
 
 def _describe_difference(what: str, a: Group, b: Group, read: Callable[[RunRecord], str]) -> list[str]:
     """Return a sentence if both sides have a fact, and a different one."""
-    sides = [{read(run.record) for run in group.runs} - {""} for group in (a, b)]
-    if sides[0] == sides[1] or not all(sides):
+    facts = {read(run.record) for run in a.runs} - {""}
+    others = {read(run.record) for run in b.runs} - {""}
+    if facts == others or not facts or not others:
         return []
-    first, second = (", ".join(sorted(map(printable, facts))) for facts in sides)
+    first, second = (", ".join(sorted(map(printable, side))) for side in (facts, others))
     return [f"Different {what}: {first} against {second}."]
 
 

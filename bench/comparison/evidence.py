@@ -166,10 +166,11 @@ def compare_over_seeds(a: Group, b: Group, design: Design, tasks: Sequence[str],
         iqm = iqm_difference(rows_a, rows_b, make_generator(SEED, "iqm"), paired=design.paired, level=level)
     if min(len(x), len(y)) >= LEAST_SEEDS:
         aso = almost_stochastic_order(x, y, make_generator(SEED, "aso"))
+    t_tests = {task: test(a.scores(task), b.scores(task), level) for task in tasks}
     exact = {task: _run_exact_test(design, a.scores(task), b.scores(task)) for task in tasks}
     return SeedLevel(
         design=design,
-        tasks={task: test(a.scores(task), b.scores(task), level) for task in tasks},
+        tasks=t_tests,
         exact={task: result for task, result in exact.items() if result},
         pairs=pairs,
         coverage=find_seed_coverage(design, x, y, r),

@@ -113,7 +113,7 @@ def parse_encoder_request(text: str, name: str) -> MethodRequest:
         raise InputError(f"{text!a} is not an encoder", where="--encoder", expected=_FORM)
     request = replace(_parse_encoder(text), text=text, alias=name)
     if request.name not in discover().names():
-        raise InputError(f"unknown encoder '{text}'", where="--encoder", expected=_FORM)
+        raise InputError(f"'{text}' is an unknown encoder", where="--encoder", expected=_FORM)
     if not discover().get(request.name).card.deterministic:
         raise InputError(
             f"'{request.name}' is trained, a seed at a time",
@@ -204,7 +204,8 @@ def _check_absent(store: ResultStore, name: str, absent: Mapping[Cell, str]) -> 
 
 
 def _missing_record_error(store: ResultStore, text: str, name: str, absent: Mapping[Cell, str]) -> InputError:
-    known = {record.method for record in store.records()} if store.root.is_dir() else set()
+    records = store.records() if store.root.is_dir() else []
+    known = {record.method for record in records}
     near = suggest_name(name, sorted(known - {name}))
     asked = ",".join(dict.fromkeys(absent.values()))
     (place, _), *_ = absent

@@ -109,7 +109,8 @@ def _collect_warnings(
 
 def choose_question(records: Sequence[RunRecord]) -> Question:
     """Return the question of a cell: without seeds it is computed again, otherwise trained."""
-    return Question.RECOMPUTE if all(record.seed is None for record in records) else Question.RETRAIN
+    is_unseeded = all(record.seed is None for record in records)
+    return Question.RECOMPUTE if is_unseeded else Question.RETRAIN
 
 
 def _group_by_cell(records: Sequence[RunRecord]) -> dict[Key, list[RunRecord]]:

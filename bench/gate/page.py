@@ -58,13 +58,14 @@ def page(gate: Gate) -> str:
     reach, rows = _compute_axis_reach(gate), []
     for cell in gate.verdicts:
         rows.append(VerdictRow(cell, _choose_style(cell), _draw_bar(cell, gate.tolerance, reach)))
+    named = [describe_cell_verdict(cell) for cell in select_headline_cells(gate)]
     environment = page_environment()
     environment.filters |= {"points": format_score, "cell_name": cell_name}
     text = environment.get_template("gate.html").render(
         gate=gate,
         rows=rows,
         head=format_headline(gate),
-        named=[describe_cell_verdict(cell) for cell in select_headline_cells(gate)],
+        named=named,
         style_of={0: "good", 1: "bad"}.get(gate.exit_code, "other"),
         words=WORDS,
         seeds=format_seed_counts,

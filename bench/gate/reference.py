@@ -123,7 +123,10 @@ def load_gate_records(
     if not records:
         where = f"campaign {store.campaign}"
         raise InputError("no record is left to compare", where=where, hint="bench run makes records")
-    return [record if store.is_whole(record.place, record) else _fail(record, _WRONG) for record in records]
+    for i, record in enumerate(records):
+        if not store.is_whole(record.place, record):
+            records[i] = _fail(record, _WRONG)
+    return records
 
 
 def _fail(record: RunRecord, reason: str) -> RunRecord:
@@ -151,10 +154,10 @@ def load_new_records(store: ResultStore) -> list[RunRecord]:
     records, damaged = store.scan(with_copies=True)
     for error in damaged.values():
         raise error
-    copies = {}
+    by_place = {record.place: record for record in records}
     for first, second, why in find_record_copies(records):
-        copies[second.place] = f"{name_run(first)} and this {why}"
-    return [_fail(record, copies[record.place]) if record.place in copies else record for record in records]
+        by_place[second.place] = _fail(second, f"{name_run(first)} and this {why}")
+    return list(by_place.values())
 
 
 def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None:

@@ -253,7 +253,7 @@ def format_gate_json(gate: Gate) -> str:
         "rescored": gate.rescored,
         "build": dict(gate.build),
         "warnings": gate.warnings,
-        "cells": [_collect_facts(cell) for cell in gate.cells],
+        "cells": list(map(_collect_facts, gate.cells)),
         "overall": None if gate.overall is None else _collect_facts(gate.overall),
         "verdicts": verdicts,
     }

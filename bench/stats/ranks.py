@@ -155,7 +155,8 @@ class Ranking:
     def among(self, methods: Collection[str]) -> Ranking:
         """Return the ranking of some of the methods, with the correction over all pairs."""
         places = [i for i, name in enumerate(self.methods) if name in methods]
-        names, scores = tuple(self.methods[i] for i in places), tuple(self.scores[i] for i in places)
+        names = tuple(self.methods[i] for i in places)
+        scores = tuple(self.scores[i] for i in places)
         pairs = tuple(pair for pair in self.pairs if {pair.first, pair.second} <= set(methods))
         left_out = tuple(name for name in self.left_out if name in methods)
         return replace(self, methods=names, scores=scores, pairs=pairs, left_out=left_out)
