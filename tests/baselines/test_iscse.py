@@ -159,6 +159,14 @@ def test_steps_equal_a_transcription(tiny_bert: Path, changes: dict[str, OptionV
     assert smooth == (3 if settings["buffer"] == 9 else 4)
 
 
+def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
+    values = set()
+    for changes in CHANGES:
+        made, rows, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
+        values.add(round(sum(float(made([rows[i] for i in batch]).detach()) for batch in BATCHES), 9))
+    assert len(values) == len(CHANGES)
+
+
 @pytest.mark.parametrize("grouping", ["knn", "pddp"])
 def test_first_views_are_anchors_and_second_ones_are_smoothed(tiny_bert: Path, grouping: str) -> None:
     """Two steps of views that differ, as under dropout: the gradient of every vector."""

@@ -271,6 +271,16 @@ def test_the_margin_decides(name: str) -> None:
             assert moved.tolist() == [value < m for value in gap]
 
 
+def test_the_released_gd_keeps_fewer_anchors_than_the_papers() -> None:
+    kept = dict.fromkeys(("released", "paper"), 0)
+    for _, spread, seed in BATCHES:
+        first, second = views(9, size=12, spread=spread, seed=seed)
+        for form in kept:
+            got = gradients(partial(LOSSES["vicreg"], steps=ALL, form=form), first, second)
+            kept[form] += sum(int((gradient.abs().sum(1) > 0).sum()) for gradient in got)
+    assert 0 < kept["released"] < kept["paper"]
+
+
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("form", ["released", "paper"])
 def test_nu_counts_until_step_w_or_mhs_step_r(name: str, form: str) -> None:
