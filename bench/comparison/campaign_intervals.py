@@ -66,9 +66,6 @@ def compute_record_intervals(
     Runs that lack predictions come first. ``draw`` returns the scores of runs on the
     same tasks in draws of items. ``say`` gets a line for each suite without items, or without rescored
     scores.
-
-    Raises:
-        RefusedError: a record whose scores contradict its predictions.
     """
     same_data: dict[tuple[object, ...], list[CampaignRun]] = {}
     for run in runs:
@@ -110,12 +107,7 @@ def _build_record_interval(run: CampaignRun, drawn: FloatArray | None, level: fl
 
 
 def compute_method_intervals(runs: Sequence[CampaignRun], level: float) -> list[MethodInterval]:
-    """Return every method's mean over finished seeds with its interval, the best of a suite first.
-
-    Raises:
-        NotComparableError: a method's runs under several specifications.
-        DataError: a record that lacks a score.
-    """
+    """Return every method's mean over finished seeds with its interval, the best of a suite first."""
     places = group_by(
         sort_runs_by_seed(runs), lambda run: (run.record.profile, run.record.suite, run.record.method)
     )

@@ -86,11 +86,6 @@ def compare(
     The test over seeds follows ``bench.stats.seed_design``. The verdict speaks for the scope: further
     "seeds", further "items", or "both", which is the default with seeds, items and no exact test. ``draw``
     returns each run's scores in common draws of items; without it, only seeds are compared.
-
-    Raises:
-        RefusedError: a record whose scores contradict its predictions.
-        InputError: one finished seed of a method, or an impossible test or scope for these sides.
-        NotComparableError: the sides were measured on different data.
     """
     profile, suite = " and ".join(dict.fromkeys((a.place[0], b.place[0]))), a.place[1]
     where = f"{profile}, suite {suite}"

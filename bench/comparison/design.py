@@ -35,9 +35,6 @@ def choose_comparison_design(
     """Choose the test over seeds, and the runs of both sides that it uses, by ``bench.stats.seed_design``.
 
     Scores are ignored.
-
-    Raises:
-        InputError: an impossible test for these seeds, as ``choose_design``.
     """
     common = common_seeds(a.seeds, b.seeds)
     shared = describe_pairing(_select_seeds(a, common[0]), _select_seeds(b, common[1])) if common[0] else None

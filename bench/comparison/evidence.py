@@ -260,12 +260,7 @@ class ItemLevel:
 def compare_over_items(
     a: Group, b: Group, tasks: Sequence[str], level: float, draw: DrawItems, *, paired: bool = False
 ) -> ItemLevel:
-    """Compare two groups of checkpoints on the items of tasks; ``paired`` is of their seeds.
-
-    Raises:
-        RefusedError: a record whose scores contradict its predictions.
-        BenchError: missing draws or predictions.
-    """
+    """Compare two groups of checkpoints on the items of tasks; ``paired`` is of their seeds."""
     runs = (*a.runs, *b.runs)
     draws = list(draw(runs))
     drawn = np.stack([of_run.values for of_run in draws], axis=1).astype(np.float64)

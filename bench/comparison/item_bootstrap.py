@@ -104,10 +104,6 @@ def draw_items(
     Draws stored in the run's campaign are checked and used, others are computed and stored. With the
     evaluation data, the scores are computed again too. ``say`` gets a line for a damaged or unwritable file,
     ``progress`` the number of runs done.
-
-    Raises:
-        RefusedError: a record whose scores contradict its predictions.
-        BenchError: missing draws without the same data and predictions, or with an undefined score.
     """
     size = max(1, _CHUNK // draws)
     for start in range(0, len(runs), size):
@@ -206,9 +202,6 @@ def read_draws(
     """Return stored (draws, tasks) of exactly this run, if any; ``say`` gets a line for a damaged file.
 
     ``believed`` is True if the run's scores were just computed again: draws for other scores are outdated.
-
-    Raises:
-        RefusedError: a record with other scores than its predictions.
     """
     path = draws_path(run, draws, seed)
     shape = (draws, len(list_task_names(run.record)))

@@ -69,11 +69,7 @@ class Answers:
 def answer_questions(
     asked: Questions, headline: ComparisonFinding, seeds: SeedLevel | None, *, together: int = 1
 ) -> Answers:
-    """Answer the questions of one of ``together`` comparisons; margin and claim for the headline's scope.
-
-    Raises:
-        InputError: a margin or a claim at a level of 0.5 or less.
-    """
+    """Answer the questions of one of ``together`` comparisons; margin and claim for the headline's scope."""
     level = 1 - (1 - headline.level) / together
     if level <= 0.5 and not (asked.margin is asked.claim is None):
         raise InputError(f"--level {level:g} with --margin or --claim", expected="a level above 0.5")

@@ -37,11 +37,7 @@ def may_show_sentences(suite: str) -> bool:
 
 
 def rank_items(methods: Mapping[str, Sequence[CampaignRun]], data: Path | None) -> list[RankedItems]:
-    """Return the pairs of every task of a suite that may be shown, for its runs by method.
-
-    Raises:
-        BenchError: missing or changed data or predictions.
-    """
+    """Return the pairs of every task of a suite that may be shown, for its runs by method."""
     first = next(run.record for runs in methods.values() for run in runs)
     if not may_show_sentences(first.suite):
         return []

@@ -111,10 +111,6 @@ def resolve_sides(names: Iterable[str], store: ResultStore, where: str) -> tuple
 
     Each is a path (with a "/", or an existing one if the campaign has no such method), METHOD#SEED, or a
     method id of the campaign.
-
-    Raises:
-        InputError: an unknown name.
-        DataError: a damaged record.
     """
 
     @cache
@@ -194,10 +190,6 @@ def match_sides(
     """Pair the groups of two sides by profile and suite; of several methods those of one id.
 
     Two profiles are paired too if a side is a path and each has only one. ``profile`` and ``suite`` filter.
-
-    Raises:
-        InputError: sides without a common suite, or with common runs.
-        NotComparableError: a method's runs under several specifications.
     """
     first, second = (_filter_runs(side, profile, suite).by_method for side in (a, b))
     names = [(name, name) for name in first if name in second]
@@ -280,11 +272,7 @@ def _label_groups(a: Side, b: Side, runs_a: list[CampaignRun], runs_b: list[Camp
 
 
 def choose_runs(a: Group, b: Group, seed: int | None, where: str) -> tuple[CampaignRun, CampaignRun]:
-    """Choose one run per side: of a seed, of the lowest common seed, or the only run of each.
-
-    Raises:
-        InputError: a missing seed.
-    """
+    """Choose one run per side: of a seed, of the lowest common seed, or the only run of each."""
     seeded = [set(group.seeds) for group in (a, b) if group.seeds]
     common = set.intersection(*seeded) if seeded and seed is None else {seed}
     wanted = min((one for one in common if one is not None), default=None)

@@ -109,11 +109,7 @@ def name_test(design: SeedDesign) -> str:
 
 
 def choose_sides(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) -> Sides:
-    """Choose the compared runs of one specification, and their test, from the seeds alone.
-
-    Raises:
-        InputError: a single seed on a side that the other side lacks.
-    """
+    """Choose the compared runs of one specification, and their test, from the seeds alone."""
     design = choose_seed_design(then, now)
     used = []
     for side, seeds in zip((then, now), design.seeds, strict=True):
@@ -131,11 +127,7 @@ def choose_sides(key: Key, then: Sequence[RunRecord], now: Sequence[RunRecord]) 
 
 
 def measure_drops(sides: Sides, level: float) -> dict[str, Drop]:
-    """Return the tested drop of every task and, the last, of the average with its interval at this level.
-
-    Raises:
-        DataError: a record without a score.
-    """
+    """Return the tested drop of every task and, the last, of the average with its interval at this level."""
     metric = sides.then[0].metric
     tasks = [s.task for s in sides.then[0].scores if (s.subset, s.metric) == (ALL, metric)]
     drops = {}
@@ -253,9 +245,6 @@ def smallest_detectable_drop(
 
     Returns:
         The drop in the metric's unit; None for a reference with a single seed.
-
-    Raises:
-        ValueError: a power or a correlation out of its range.
     """
     if not 0 < power < 1 or not 0 <= correlation < 1:
         raise ValueError(f"power={power}, correlation={correlation}; expected (0, 1) and [0, 1)")

@@ -68,10 +68,6 @@ def judge_encoder(
     the scratch folder; the reference stays unchanged. With ``update`` the new records may become the
     reference: missing and different cells are run as well. Returns the gate, the campaign of the new records,
     and these.
-
-    Raises:
-        InputError: an invalid name or encoder, or a reference without its records.
-        DataError, RefusedError: a damaged record of the reference, or one that contradicts its predictions.
     """
     request = parse_encoder_request(text, name)
     then = _load_named_records(store, name, profile, suites)
@@ -101,9 +97,6 @@ def parse_encoder_request(text: str, name: str) -> MethodRequest:
 
     A folder with a modules.json is sentence-transformers' (``st:``), one with a bench.json or twin.json of
     ``bench export`` is ``exported:``, any other ``hf:``; a file has word vectors.
-
-    Raises:
-        InputError: an invalid or registered name, an unknown encoder, or a method with seeds.
     """
     if not METHOD_NAME.fullmatch(name):
         raise InputError(f"{name!a} is not a name", where="--name", expected="letters, digits, _ . + -")

@@ -59,11 +59,6 @@ def judge(
 
     If a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.divergence`),
     its verdict names the first stage, and it fails a strict gate.
-
-    Raises:
-        NotComparableError: the reference's own seeds have different specifications.
-        InputError: a single seed on a side that the other side lacks.
-        DataError: a finished record without a score.
     """
     then, now = _group_by_cell(reference), _group_by_cell(new)
     cells: dict[Key, CellVerdict] = {}

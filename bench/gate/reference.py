@@ -42,10 +42,6 @@ def open_reference(text: str, scratch: Path, *, new: bool = False) -> ResultStor
 
     The text is a folder, ``REV`` or ``REV:FOLDER`` (below the repository's root; default results/reference).
     A ``new`` folder is made later. The work tree stays unchanged.
-
-    Raises:
-        InputError: an unknown folder or revision.
-        DataError: the revision's folder has a link or a name that leads out of it.
     """
     folder = Path(text)
     if folder.is_dir() or new:
@@ -102,10 +98,6 @@ def load_gate_records(
 
     Deterministic methods stay for any seeds. A record with wrong predictions is returned as failed.
     ``may_lack`` leaves missing seeds to the verdict.
-
-    Raises:
-        InputError: an unknown campaign, method or seed.
-        DataError: a damaged record.
     """
     records = store.records()
     if methods is not None:
@@ -175,11 +167,7 @@ def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None
 def select_repeatable_records(
     store: ResultStore, records: Sequence[RunRecord]
 ) -> tuple[list[RunRecord], list[str]]:
-    """Return the records whose cells their profiles repeat, and a line for each other method.
-
-    Raises:
-        InputError: all records need other models.
-    """
+    """Return the records whose cells their profiles repeat, and a line for each other method."""
     repeatable, others = [], dict[str, str]()
     for record in records:
         external = record.name in EXTERNAL and not has_encoder(store, record)
@@ -256,13 +244,7 @@ def update_reference(
     new: Sequence[RunRecord],
     cells: Sequence[CellVerdict],
 ) -> list[str]:
-    """Replace cells of a reference by new records of a source, each record atomically; return a line a cell.
-
-    Raises:
-        CellFailedError: a failed or missing cell; the reference stays unchanged, as for all errors.
-        InputError: a cell would lose seeds.
-        DataError: missing predictions.
-    """
+    """Replace cells of a reference by new records of a source, each record atomically; return a line a cell."""
     if broken := [cell for cell in cells if cell.status in BROKEN]:
         names = ", ".join(cell.key[1] for cell in broken)
         raise CellFailedError(f"the reference stays as it was: {names} failed or is missing")

@@ -42,11 +42,7 @@ def find_missing_encoders(store: ResultStore, records: Sequence[RunRecord]) -> l
 
 
 def export_halved(plan: Plan, job: Job, out: Path) -> None:
-    """Write the encoder of a plan's finished job with weights of two bytes, as ``exported:`` reads it.
-
-    Raises:
-        InputError: a scorer of pairs.
-    """
+    """Write the encoder of a plan's finished job with weights of two bytes, as ``exported:`` reads it."""
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
     from bench.nn.encoder_folder import export_encoder
@@ -76,10 +72,6 @@ def keep_encoders(
     """Keep the first seed's encoder of methods in a reference, with its record; yield a line each.
 
     The plans have run and trained them.
-
-    Raises:
-        InputError: a method that the plans lack, or a scorer of pairs.
-        CellFailedError: a failed encoder.
     """
     for method in methods:
         plan, job = _first_job(planned, method)

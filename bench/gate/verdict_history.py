@@ -119,9 +119,6 @@ class History:
         """Return the history of every cell of these methods, by default of all, the average over cells last.
 
         The average is the method "average".
-
-        Raises:
-            InputError: a method that no build has.
         """
         points: dict[Key, list[GatePoint]] = {}
         last: dict[Key, float] = {}
@@ -143,12 +140,7 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """Read every verdict ``*.json`` at any depth of a folder; hidden files are ignored.
-
-    Raises:
-        InputError: no folder, or none or too many verdicts in it.
-        DataError: another file.
-    """
+    """Read every verdict ``*.json`` at any depth of a folder; hidden files are ignored."""
     where = "bench history"
     if not folder.is_dir():
         expected = "a folder of verdicts of bench check --json"

@@ -57,9 +57,6 @@ def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | Non
 
     ``p`` has every comparison by name, ``minimum_p`` the smallest attainable p of tests, default 0.
 
-    Raises:
-        ValueError: no comparison, no name, or a p outside [0, 1] or below its minimum.
-
     >>> family = holm({"simcse": 0.01, "whitening": 0.04, "untrained": 0.03}, "ours against the baselines")
     >>> {name: round(one.adjusted, 3) for name, one in family.comparisons.items()}
     {'simcse': 0.03, 'whitening': 0.06, 'untrained': 0.06}
@@ -129,9 +126,6 @@ def adjust_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> d
     expected share of missing intervals among the rejected ones at alpha (Benjamini and Yekutieli 2005, J. Am.
     Stat. Assoc. 100). All others get 1 - alpha / n. So an interval that is dual to its test excludes 0
     exactly if the corrected p is at most alpha.
-
-    Raises:
-        ValueError: a bad level, or a p outside [0, 1].
 
     >>> levels = adjust_levels({"a": 0.01, "b": 0.03, "c": 0.2}, "holm", 0.94)
     >>> {name: round(level, 3) for name, level in levels.items()}

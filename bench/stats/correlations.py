@@ -52,9 +52,6 @@ def williams(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     Returns:
         The test; t = 0 and p = 1 if r12 = r13, also for equal predictions.
 
-    Raises:
-        ValueError: too few pairs, or impossible correlations of three variables.
-
     >>> test = williams(0.5, 0.4, 0.1, n=103)
     >>> round(test.statistic, 3), test.df, round(test.p, 3)
     (0.891, 100, 0.375)
@@ -75,9 +72,6 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
 
     z = (atanh r12 - atanh r13) sqrt((n - 3) / (2 - 2 s)), s = psi / (1 - m^2)^2 with m = (r12 + r13) / 2 and
     psi = r23 (1 - 2 m^2) - m^2 (1 - 2 m^2 - r23^2) / 2. Arguments and result are those of ``williams``.
-
-    Raises:
-        ValueError: as ``williams``, or r12 or r13 is 1 or -1.
 
     >>> test = steiger(0.5, 0.4, 0.1, n=103)
     >>> round(test.statistic, 3), round(test.p, 3)
@@ -124,9 +118,6 @@ def rank_correlation(
     ``independent`` is the number of independent entries, for rho's interval; default all. Fewer than four
     give none.
 
-    Raises:
-        ValueError: an infinite number, lists of different lengths, or a bad level.
-
     >>> order = rank_correlation([1, 2, 3, 4, 5], [1, 3, 2, 5, 4])
     >>> round(order.rho, 3), round(order.tau, 3), round(order.low, 2), round(order.high, 2)
     (0.8, 0.6, -0.46, 0.99)
@@ -150,11 +141,6 @@ def partial_spearman(x: ArrayLike, y: ArrayLike, z: ArrayLike) -> float:
     (r_xy - r_xz r_yz) / sqrt((1 - r_xz^2) (1 - r_yz^2)) of the three Spearman correlations: Pearson's
     correlation of the residuals of linear regressions of the ranks of x and of y on those of z. Its interval
     is :func:`bench.stats.item_statistics.spearman_interval` with one variable held fixed. All are (n,).
-
-    Raises:
-        ValueError: different shapes, fewer than 4 values, an infinite one, a side of equal values, or x or y
-        in
-            the order of z or its reverse, which leaves no residuals.
 
     x and y rise together only because of z:
 

@@ -116,9 +116,6 @@ def find_coverage(
         target: Population; default the method's first in that design.
         rows: The table; default ``coverage.csv``.
 
-    Raises:
-        ValueError: an unknown combination of method, design and target, or numbers below 1.
-
     >>> row = find_coverage("welch", 7, 20)
     >>> row.n_a, row.n_b
     (5, 10)

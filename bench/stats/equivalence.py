@@ -149,9 +149,6 @@ def estimate_from_interval(
     A bootstrap's percentile interval is no t interval. ``also`` has (error, df) of other intervals that have
     to hold too, from ``variance_components``.
 
-    Raises:
-        ValueError: a bad level, or infinite ends.
-
     >>> from bench.stats.seeds import welch
     >>> estimate = estimate_from_interval(welch([1, 2, 3], [2, 4, 5, 6]))
     >>> estimate.difference, round(estimate.error**2, 4), round(estimate.df, 2)  # 1 / 3 + 35 / 48
@@ -189,9 +186,6 @@ def equivalence_test(estimate: DifferenceEstimate, margin: float, level: float =
     is outside the margin. Either is wrong in at most alpha of all repetitions (measured:
     ``bench.stats.coverage``, method "equivalence").
 
-    Raises:
-        ValueError: a margin or a level out of its range.
-
     >>> result = equivalence_test(DifferenceEstimate(-0.05, 0.08, 4), margin=0.3)
     >>> result.verdict, round(result.p, 3), round(result.largest, 2)
     ('equal within', 0.018, 0.22)
@@ -220,9 +214,6 @@ def claim_test(estimate: DifferenceEstimate, size: float, level: float = 0.95) -
     Two one-sided t tests, each at alpha: the true difference is smaller than claimed, and it is as large. A
     size below 0 asks for non-inferiority: -0.3 for "a is at most 0.3 worse".
 
-    Raises:
-        ValueError: an infinite size, or a bad level.
-
     >>> lead = DifferenceEstimate(2.36, 0.55, 5)
     >>> claim_test(lead, 0.9).verdict, claim_test(lead, 2.0).verdict, claim_test(lead, 4.0).verdict
     ('supported', 'not supported', 'contradicted')
@@ -245,9 +236,6 @@ def predict_run_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> t
     It checks a published difference of two single checkpoints: outside of it, other seeds do not explain the
     gap to ours. The runs are unpaired: difference -+ t sqrt(V) with V = s_a^2 (1 + 1 / n_a) +
     s_b^2 (1 + 1 / n_b) and Satterthwaite's degrees of freedom of V.
-
-    Raises:
-        ValueError: too few seeds, another shape, an infinite score, or a bad level.
 
     >>> low, high = predict_run_difference([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(low, 2), round(high, 2)

@@ -22,11 +22,7 @@ def make_generator(seed: int, stream: str) -> np.random.Generator:
 
 
 def check_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
-    """Return (runs,) finite scores, one per seed.
-
-    Raises:
-        ValueError: another shape, fewer than ``least``, or an infinite score.
-    """
+    """Return (runs,) finite scores, one per seed."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; expected (runs,), one score per seed")
@@ -38,11 +34,7 @@ def check_scores(values: ArrayLike, name: str, least: int) -> FloatArray:
 def check_sides(
     a: ArrayLike, b: ArrayLike, least: int = 1, *, paired: bool = False
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the (runs,) scores of two sides; pairs need equal numbers.
-
-    Raises:
-        ValueError: as ``check_scores``, or pairs of different numbers.
-    """
+    """Return the (runs,) scores of two sides; pairs need equal numbers."""
     x, y = check_scores(a, "a", least), check_scores(b, "b", least)
     if paired and len(x) != len(y):
         raise ValueError(f"{len(x)} against {len(y)} seeds; expected pairs")
@@ -50,11 +42,7 @@ def check_sides(
 
 
 def check_table(values: ArrayLike, name: str) -> FloatArray:
-    """Return a (runs, tasks) table of finite scores.
-
-    Raises:
-        ValueError: another shape, an empty table, or an infinite score.
-    """
+    """Return a (runs, tasks) table of finite scores."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 2 or not array.size:
         raise ValueError(f"{name} has shape {array.shape}; expected (runs, tasks)")
@@ -62,11 +50,7 @@ def check_table(values: ArrayLike, name: str) -> FloatArray:
 
 
 def check_items(predictions: ArrayLike, gold: ArrayLike, where: str = "") -> tuple[FloatArray, FloatArray]:
-    """Return predictions as (runs, pairs), a single run as one row, and gold scores as (pairs,).
-
-    Raises:
-        ValueError: shapes that differ, fewer than ``MIN_PAIRS`` pairs, or an infinite value.
-    """
+    """Return predictions as (runs, pairs), a single run as one row, and gold scores as (pairs,)."""
     rows = np.atleast_2d(np.asarray(predictions, dtype=np.float64))
     scores = np.asarray(gold, dtype=np.float64)
     prefix = f"{where}: " if where else ""

@@ -54,9 +54,6 @@ def draw_suite(
         rng: The generator of the draws, used task by task in the order of ``gold``.
         draws: Number of draws, at least 100.
 
-    Raises:
-        ValueError: no method or task, different tasks or runs, or as ``spearman_draws``.
-
     >>> from bench.stats.inputs import make_generator
     >>> gold = {"STSB": [1, 2, 3, 4] * 5}
     >>> predictions = {"ours": {"STSB": [[0.1, 0.3, 0.2, 0.9] * 5] * 2}, "theirs": {"STSB": [4, 1, 3, 2] * 5}}
@@ -94,9 +91,6 @@ def spearman_interval(rho: float, n: int, level: float = 0.95, *, held: int = 0)
     variables held fixed is subtracted from n, as Fisher (1924, Metron 3) found for Pearson's r. The measured
     coverage is in ``bench.stats.coverage``, methods "bonett-wright", "rank correlation" and "partial rank
     correlation".
-
-    Raises:
-        ValueError: an argument out of its range.
 
     >>> low, high = spearman_interval(0.82, n=1379)
     >>> round(low, 3), round(high, 3)
@@ -138,9 +132,6 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
     not for further seeds. The measured coverage of both is in ``bench.stats.coverage``, methods "paired
     bootstrap" and "item bootstrap".
 
-    Raises:
-        ValueError: an unknown name, or a bad level.
-
     >>> from bench.stats.inputs import make_generator
     >>> from bench.stats.item_statistics import draw_suite
     >>> gold, noise = np.linspace(0, 5, 40), make_generator(1, "noise").normal(size=(2, 40))
@@ -165,9 +156,6 @@ def item_difference(differences: ArrayLike, observed: float, n: int, level: floa
     The interval is the percentile interval of Efron and Tibshirani (1993, ch. 13). p is twice the share of
     values on the rarer side of 0, with the data counted as one more value on each side: about the error rate
     at which the interval just reaches 0.
-
-    Raises:
-        ValueError: another shape, or a bad level.
 
     >>> test = item_difference([-1.0, 1.0, 2.0, 3.0, 4.0], observed=2.0, n=30)
     >>> round(test.p, 3), round(test.minimum_p, 3)  # one of five values is below 0: 2 (1 + 1) / (5 + 1)

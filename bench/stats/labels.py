@@ -38,9 +38,6 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemarTest:
     right on half of the items where they disagree: the number is binomial with p = 1/2. The two-sided p is
     twice the smaller tail, at most 1.
 
-    Raises:
-        ValueError: another shape.
-
     >>> test = mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 1, 1])
     >>> test.only_first, test.only_second, test.p, test.minimum_p
     (6, 1, 0.125, 0.015625)
@@ -58,9 +55,6 @@ def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[floa
     """Wilson's score interval of a share of items (Wilson 1927, JASA 22).
 
     Unlike a bootstrap, it has a width for a share of 0 or 1.
-
-    Raises:
-        ValueError: a share outside [0, 1], or no items.
 
     >>> [round(end, 4) for end in (*wilson_interval(0.9, 10), *wilson_interval(0.0, 100))]
     [0.5958, 0.9821, 0.0, 0.037]
@@ -81,9 +75,6 @@ def weighted_f1(predicted: ArrayLike, gold: ArrayLike, counts: ArrayLike) -> Flo
         predicted: (items,) classes, as numbers; one that is never right has F1 0.
         gold: (items,).
         counts: (draws, items), the count of each item in each draw.
-
-    Raises:
-        ValueError: different shapes.
 
     >>> weighted_f1([0, 1, 1, 2], [0, 1, 2, 2], [[1, 1, 1, 1], [1, 1, 0, 0]]).round(3).tolist()
     [0.75, 1.0]
@@ -112,9 +103,6 @@ def average_precision(scores: ArrayLike, labels: ArrayLike, counts: ArrayLike) -
         scores: (items,), larger for a likelier positive.
         labels: (items,), 1 for a positive, otherwise 0.
         counts: (draws, items), the count of each item in each draw.
-
-    Raises:
-        ValueError: different shapes, or a draw without a positive.
 
     >>> average_precision([0.9, 0.8, 0.7, 0.1], [1, 0, 1, 0], [[1, 1, 1, 1]]).round(4).tolist()
     [0.8333]

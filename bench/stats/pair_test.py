@@ -52,10 +52,6 @@ def pair_test(
         The test. p is None for a single run of a method with seeds, and for two deterministic methods
         without draws.
 
-    Raises:
-        ValueError: a deterministic method with several runs, pairs of different numbers, another shape, an
-            infinite score, or a bad level.
-
     >>> pair_test([70.1, 72.3, 71.0], [70.0, 72.1, 70.7], paired=True).p < 0.08 < 0.8
     True
     >>> pair_test([70.5], [70.0, 72.0, 71.0]).test

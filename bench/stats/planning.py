@@ -70,9 +70,6 @@ def paired_power(difference: float, sd: float, n: int, alpha: float = 0.05) -> f
     P(|T| > t(alpha / 2, n - 1)) for T of the noncentral t distribution with n - 1 degrees of freedom and
     noncentrality difference sqrt(n) / sd. Student's test of one method against a fixed score has the same.
 
-    Raises:
-        ValueError: an argument out of its range.
-
     >>> round(paired_power(0.3, 0.8 * (2 * (1 - 0.9)) ** 0.5, 5), 2)  # sd 0.8, r = 0.9, five pairs
     0.3
     """
@@ -93,9 +90,6 @@ def welch_power(
     variances, it is the chance of a normal difference in means beyond t(alpha / 2, df)
     standard errors, with the degrees of freedom from these variances. Gauss-Legendre quadrature averages it
     over both variances. The result is within 0.003 of simulation (benchmarks/stats.py).
-
-    Raises:
-        ValueError: an argument out of its range.
 
     >>> round(welch_power(1.0, 0.8, 0.8, 5, 5), 2)  # one point, sd 0.8, five seeds per side
     0.39
@@ -128,9 +122,6 @@ def compute_power_range(
 
     ``detect`` is the true difference. ``n_a`` counts seeds of a, or pairs; ``n_b`` is as ``n_a`` by default.
 
-    Raises:
-        ValueError: an argument out of its range.
-
     >>> from bench.stats.spread import spread_of_sides
     >>> power = compute_power_range(1.0, spread_of_sides([75.2, 76.1, 76.8], [75.0, 75.9, 76.4]), 5)
     >>> round(power.value, 2), round(power.low, 2), round(power.high, 2)
@@ -147,9 +138,6 @@ def plan_seeds(detect: float, spread: Spread, *, level: float = 0.95, power: flo
 
     The interval of 5 to 95% holds the true number in 90% of pilots (measured: ``bench.stats.coverage``,
     method "plan"). All numbers are at least 2.
-
-    Raises:
-        ValueError: an argument out of its range.
 
     >>> plan = plan_seeds(0.5, Spread("pairs", 0.8, df=39, pilot=40))
     >>> plan.seeds, plan.low, plan.high
@@ -169,9 +157,6 @@ def detectable_difference(
     """Return the smallest true difference that given numbers of seeds detect with a power, and its interval.
 
     Numbers are those of ``compute_power_range``; the power is in (1 - level, 1).
-
-    Raises:
-        ValueError: an argument out of its range.
 
     >>> difference = detectable_difference(Spread("sides", 0.8, 0.8), 5)
     >>> round(difference.value, 2), difference.low == difference.value

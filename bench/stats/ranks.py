@@ -198,9 +198,6 @@ def rank_methods(
     Returns:
         The methods, best first, ties in the order of the names, with all pairs.
 
-    Raises:
-        ValueError: an infinite score, a pair that ``tests`` lacks, a p outside [0, 1], or a bad alpha.
-
     >>> means = {"tncse": 78.0, "jtcse": 77.9, "simcse": 76.0, "untrained": 60.0}
     >>> p = {("tncse", "jtcse"): 0.60, ("tncse", "simcse"): 0.004, ("jtcse", "simcse"): 0.03}
     >>> def welch(a: str, b: str) -> PairTest:

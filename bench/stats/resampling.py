@@ -48,11 +48,6 @@ def spearman_draws(
     pairs ``rng.integers(0, pairs, (draws, pairs))[d]``, as scipy.stats.bootstrap with ``paired`` does. Every
     draw has its own average ranks of ties.
 
-    Raises:
-        ValueError: different shapes, an infinite value, fewer than 4 pairs or 100 draws, or a side whose
-        values
-            are all equal in a draw: the correlation is undefined there.
-
     >>> from bench.stats.inputs import make_generator
     >>> rows, gold = [[0.1, 0.3, 0.2, 0.9] * 5, [0.4, 0.3, 0.2, 0.1] * 5], [1, 2, 3, 4] * 5
     >>> drawn = spearman_draws(rows, gold, make_generator(1, "items"), draws=100)
@@ -68,9 +63,6 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
     """Yield (some draws, items), the count of each item in each draw; each array overwrites the last.
 
     Draw d takes the items ``rng.integers(0, count, (draws, count))[d]``.
-
-    Raises:
-        ValueError: fewer than 100 draws, no item, or more than a million.
 
     >>> from bench.stats.inputs import make_generator
     >>> [counts.sum(1).tolist() for counts in draw_counts(3, make_generator(1, "items"), 100)] == [[3] * 100]
@@ -93,9 +85,6 @@ def resample_statistics(
 ) -> FloatArray:
     """Return (draws, runs), one statistic a run in the same draws of ``count`` items with replacement.
 
-    Raises:
-        ValueError: as ``draw_counts``, or from a statistic.
-
     >>> from bench.stats.inputs import make_generator
     >>> largest = [lambda counts: counts.max(1).astype(float)]
     >>> resample_statistics(largest, 5, make_generator(1, "items"), draws=100).shape
@@ -109,9 +98,6 @@ def resample_statistics(
 
 def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000) -> FloatArray:
     """Return (draws, runs) means of (runs, items), such as accuracies of 1 and 0, in the same draws of items.
-
-    Raises:
-        ValueError: another shape, an infinite value, or as ``draw_counts``.
 
     >>> from bench.stats.inputs import make_generator
     >>> means = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], make_generator(1, "items"), draws=100)

@@ -77,10 +77,6 @@ def choose_design(
         names: Names of both sides, for errors.
         where: The comparison, for errors.
 
-    Raises:
-        InputError: a paired test of sides with different seeds, a test other than Student's against a side
-            without seeds, or an exact test of more than 40 seeds.
-
     >>> choose_design([1, 2, 3, 4, 5], [1, 2, 3], pairs=True)
     SeedDesign(test='paired', seeds=((1, 2, 3), (1, 2, 3)), left_out=((4, 5), ()), too_few=0)
     """

@@ -63,9 +63,6 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
     r = 0 a little wider. Differences that agree but for rounding count as constant. The measured coverage is
     in ``bench.stats.coverage``, method "paired t".
 
-    Raises:
-        ValueError: fewer than two pairs, different numbers, another shape, an infinite score, or a bad level.
-
     >>> test = paired_t([76.1, 76.4, 75.9, 76.3, 76.0], [75.8, 76.2, 75.7, 76.1, 75.7])
     >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2), round(test.p, 4)
     (0.24, 0.17, 0.31, 0.0006)

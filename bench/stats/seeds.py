@@ -117,9 +117,6 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
     observed difference and p that of ``least_p``. The interval covers too little if single runs collapse, and
     is far too wide for pairs. The measured coverage is in ``bench.stats.coverage``, method "welch".
 
-    Raises:
-        ValueError: fewer than two seeds on a side, another shape, an infinite score, or a bad level.
-
     >>> test = welch([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2), round(test.p, 3)
     (0.64, 0.21, 1.07, 0.01)
@@ -138,9 +135,6 @@ def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifferenc
     """Student's t test and interval of (runs,) scores against the score of a deterministic method.
 
     A single seed of a method with seeds is no fixed score: it varies.
-
-    Raises:
-        ValueError: fewer than two seeds, another shape, an infinite score, or a bad level.
 
     >>> test = one_sample([76.1, 76.4, 75.9, 76.3, 76.0], fixed=75.0)
     >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2)
@@ -179,9 +173,6 @@ def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
     size: ``bench.stats.coverage``, method "permutation". All splits are counted, by pairing the sums of
     subsets of one half of the pool with those of the other.
 
-    Raises:
-        ValueError: another shape, an empty side, more than 40 seeds in all, or an infinite score.
-
     >>> test = exact_permutation([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(test.p, 4), round(test.minimum_p, 4)
     (0.0159, 0.0079)
@@ -208,10 +199,6 @@ def sign_flip(a: ArrayLike, b: ArrayLike, *, same_order: bool) -> ExactTest:
     ``same_order`` confirms that seed i of both methods saw the same data in the same order. The smallest p is
     2 / 2^n: 0.0625 for five seeds, 0.031 for six.
 
-    Raises:
-        ValueError: runs without a common data order, different numbers, an empty side, more than 40 pairs,
-            another shape, or an infinite score.
-
     >>> test = sign_flip([3, 4, 5, 6, 7, 8], [2, 2, 4, 4, 6, 6], same_order=True)
     >>> test.difference, test.p
     (1.5, 0.03125)
@@ -235,9 +222,6 @@ def judge_p_value(
     p: float, minimum_p: float, alpha: float = 0.05
 ) -> Literal["differs", "not shown", "cannot show"]:
     """Return the verdict of a p at an error rate: "cannot show" if the test could not have reached it.
-
-    Raises:
-        ValueError: a p outside [0, 1] or below its minimum, or an error rate outside (0, 1).
 
     >>> judge_p_value(0.03, minimum_p=0.0079), judge_p_value(0.1, minimum_p=0.1)
     ('differs', 'cannot show')

@@ -59,9 +59,6 @@ class Spread:
 def spread_of_pairs(a: ArrayLike, b: ArrayLike) -> Spread:
     """Spread of the differences of a pilot's pairs.
 
-    Raises:
-        ValueError: as ``paired_t``, or constant differences.
-
     >>> spread = spread_of_pairs([76.1, 76.4, 75.9], [75.8, 76.2, 75.7])
     >>> round(spread.a, 3), spread.b, spread.df, spread.pilot
     (0.058, None, 2.0, 3)
@@ -81,9 +78,6 @@ def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
     Args:
         a: (runs,) scores of one method; one score for a deterministic one.
         b: The same of the other.
-
-    Raises:
-        ValueError: another shape, a score that is not finite, or scores that don't vary.
 
     >>> spread = spread_of_sides([1, 2, 3], [2, 4, 6])
     >>> spread.a, spread.b, round(spread.df, 2), spread.pilot  # (1 + 4)^2 / (1 / 2 + 16 / 2)
@@ -107,9 +101,6 @@ def spread_of_correlated(sd: float, correlation: float, df: float | None = None)
 
     sd_d = sd sqrt(2 (1 - r)). For a plan before a campaign, with both from earlier records or given. It
     ignores the uncertainty of r: for a pilot's pairs, use ``spread_of_pairs``.
-
-    Raises:
-        ValueError: an argument out of its range.
 
     >>> round(spread_of_correlated(0.8, 0.99).a, 3)
     0.113

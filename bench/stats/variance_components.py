@@ -87,9 +87,6 @@ def hierarchical_bootstrap(
     interval that commands print. The measured coverage of both is in ``bench.stats.coverage``, methods
     "hierarchical" and "components".
 
-    Raises:
-        ValueError: fewer than two seeds on a side, an unknown name, or a bad level.
-
     >>> from bench.stats.inputs import make_generator
     >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method, on one task
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
@@ -143,10 +140,6 @@ def variance_components(
     (``bench.stats.seeds.side_parts`` for uneven sides), pairs - 1 for a task; p is that of
     t = difference / sqrt(V). If the seeds have a wider interval, it and the larger p are taken. The measured
     coverage is in ``bench.stats.coverage``, methods "components" and "components, paired".
-
-    Raises:
-        ValueError: fewer than two seeds of a method with seeds, several runs of a deterministic one, pairs of
-            different numbers, an unknown name, or a bad level.
 
     >>> seeds = np.array([[0.80], [0.84], [0.70], [0.72]])  # two of each method; here items add nothing
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
