@@ -97,6 +97,3 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, float
     pairs, batch, _ = objective_of("angle", tiny_bert, SENTENCES, {"partners": POSITIVES}, **changes)
     expected = nce_by_loops(vectors(pairs, SENTENCES), vectors(pairs, POSITIVES), tau)
     same_step(pairs, pairs(batch), expected, rtol=1e-5, least=30)
-
-
-# training

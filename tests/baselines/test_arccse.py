@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
 from bench.training.randomness import generator
 from tests.support.steps import gradients_of, objective_of, same_step, under_head
-from tests.support.training import SENTENCES, options_of, random, train_alone
+from tests.support.training import SENTENCES, options_of, random
 
 TEN = math.radians(10)
 
@@ -175,10 +174,3 @@ def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue], chosen
     same_step(made, made(rows), expected)
     alone, rows, _ = objective_of("arccse", tiny_bert, TEXT[4:], triplet_min_length=1, triplet_margin=2.5)
     assert max(float(part.abs().max()) for part in gradients_of(alone, alone(rows)).values()) > 0
-
-
-def test_margin_and_triplets_change_the_training(tmp_path: Path, tiny_bert: Path) -> None:
-    train = partial(train_alone, "arccse", tiny_bert, tmp_path, triplet_min_length=8)
-    whole, arc, plain = train(), train(triplet=False), train(triplet=False, margin=0.0)
-    assert arc.losses[0] > plain.losses[0]  # one dropout stream, one start: the margin alone
-    assert len({tuple(each.losses) for each in (whole, arc, plain)}) == 3

@@ -16,32 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from bench.card import OptionValue
-from bench.data.tasks import PairSubset, PairTask
 from bench.errors import InputError
-from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import byol_loss
-from bench.nn.backbone import load_backbone, pad_rows, tokenize_rows
-from bench.nn.hidden_states import average_states
+from bench.nn.backbone import tokenize_rows
 from bench.stages import planned_steps
 from bench.training import loop
-from bench.training.batch_encoding import pooled_states
 from bench.training.byol import build_predictor
 from bench.training.loop import TrainSettings, learning_rate, order_batches
 from bench.training.loop import train as train_loop
 from bench.training.randomness import own_random_state
 from bench.training.two_phase_step import Objective
-from tests.support.encoders import FunctionEncoder
 from tests.support.momentum import slow_mean
-from tests.support.steps import descend, follow, gradients_of, objective_of, same_step
-from tests.support.training import (
-    SENTENCES,
-    options_of,
-    plan_on_toy,
-    random,
-    stages_of,
-    toy_sentences,
-    train_alone,
-)
+from tests.support.steps import descend, follow, objective_of, same_step
+from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
 
 OTHERS = ["A book is read by the doctor.", "two", "On the hill a song is sung.", "a farmer"]
 
@@ -107,16 +94,6 @@ def test_steps_equal_a_transcription(tiny_bert: Path, others: Sequence[str]) -> 
     assert not any(p.requires_grad for p in made.target.model.parameters())
 
 
-def test_swapped_views_give_the_same_loss_without_dropout(tiny_bert: Path) -> None:
-    swap = objective_of("bsl", tiny_bert, OTHERS, {"partners": SENTENCES}, blocks=1)
-    steps = (step_of(tiny_bert, OTHERS), swap, step_of(tiny_bert))
-    one, other, same = (float(made(batch).detach()) for made, batch, _ in steps)
-    assert one == pytest.approx(other, rel=1e-12)
-    assert one != pytest.approx(same)
-    made, batch, _ = objective_of("bsl", tiny_bert, ["two", ""], blocks=1)
-    assert all(bool(part.isfinite().all()) for part in gradients_of(made, made(batch)).values())
-
-
 def test_the_target_keeps_its_dropout_and_is_no_part_of_the_module(tiny_bert: Path) -> None:
     made, batch, _ = step_of(tiny_bert, dropout=0.5, decay=1.0)
     names = {name.split(".")[0] for name, _ in made.named_parameters()}
@@ -134,19 +111,6 @@ def test_the_target_keeps_its_dropout_and_is_no_part_of_the_module(tiny_bert: Pa
     made(batch)
     made(batch)
     assert all(torch.equal(before[name], value) for name, value in made.target.model.state_dict().items())
-
-
-@pytest.mark.parametrize("budget", [None, 1, 20])
-@pytest.mark.parametrize("pooling", ["avg", "cls"])
-def test_chunks_give_the_same_vectors(tiny_bert: Path, budget: int | None, pooling: str) -> None:
-    model, tokenizer = load_backbone(tiny_bert)
-    rows = tokenize_rows(tokenizer, SENTENCES, 12)
-    with torch.no_grad():
-        ids, mask = pad_rows(rows, tokenizer.pad_token_id, "cpu")
-        last = model.eval()(input_ids=ids, attention_mask=mask).last_hidden_state
-        expected = average_states(last, mask) if pooling == "avg" else last[:, 0]
-        found = pooled_states(model, rows, tokenizer.pad_token_id, pooling, budget=budget)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -232,44 +196,6 @@ def test_the_options_eps_reaches_the_optimiser(tmp_path: Path, tiny_bert: Path) 
             found.append(train(**more).losses)
             assert made.call_args.args[1].adam_eps == more.get("adam_eps", 1e-6)
     assert found[0] == found[1] != found[2]
-
-
-def test_the_best_of_four_chooses_another_checkpoint_than_cosine(tmp_path: Path, tiny_bert: Path) -> None:
-    """The first evaluation has the better cosines, the second perfect dot products."""
-    gold = (1.0, 2.0, 3.0, 4.0, 5.0)
-    first, second = "01234", "abcde"
-    task = PairTask("T", (PairSubset("all", tuple(first), tuple(second), gold),))
-
-    def placed(cosines: Sequence[float], norms: Sequence[float]) -> FunctionEncoder:
-        """Pairs with these cosines; the first of each has this norm."""
-        vectors = {name: (norm, 0.0) for name, norm in zip(first, norms, strict=True)}
-        vectors |= {name: (c, math.sqrt(1 - c**2)) for name, c in zip(second, cosines, strict=True)}
-        return FunctionEncoder(lambda texts: [vectors[text] for text in texts])
-
-    stages = [
-        placed((0.1, 0.2, 0.3, 0.5, 0.4), (1.0,) * 5),
-        placed((0.5, 0.4, 0.3, 0.2, 0.1), (0.1, 1, 2, 5, 20)),
-    ]
-    for select, chosen, best in (("cosine", 2, 0.9), ("best_of_four", 4, 1.0)):
-        coming = iter(stages)
-        score = {"dev_score": lambda _, *select, coming=coming: dev_spearman(next(coming), task, *select)}
-        facts = train_alone("bsl", tiny_bert, tmp_path, score, blocks=1, select=select).facts
-        assert (facts["selected_step"], facts["selected_dev"]) == (chosen, pytest.approx(best))
-    assert options_of("bsl")["select"] == "best_of_four"
-    assert options_of("unsee_byol")["select"] == "cosine"
-
-
-def test_training_leaves_the_online_encoder_alone(tmp_path: Path, tiny_bert: Path) -> None:
-    """Its pairs here are the sentences with their words in another order."""
-    backwards = [" ".join(sentence.split()[::-1]) for sentence in toy_sentences()]
-    train = partial(train_alone, "bsl", tiny_bert, tmp_path, steps=6, blocks=1)
-    paired = train({"partners": backwards})
-    assert paired.facts["sentences_seen"] == 6 * 24  # no short batch of the 60 sentences
-    assert paired.score() <= paired.facts["selected_dev"] + 1e-6  # cosine, and the best of four
-    by_cosine = train(select="cosine")
-    assert by_cosine.score() == pytest.approx(by_cosine.facts["selected_dev"], abs=1e-6)  # by mean pooling
-    assert all(0 <= loss <= 8 for loss in paired.losses)
-    assert train().losses != paired.losses
 
 
 def test_its_text_is_paired_unless_it_asks_for_dropout_alone(tmp_path: Path) -> None:

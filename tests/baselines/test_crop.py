@@ -34,10 +34,7 @@ TEXT = [
     [
         (20, 0, 0.5, 3, 10),
         (5, 0, 0.5, 3, 3),  # half a unit is one
-        (7, 0, 0.5, 1, 4),
-        (4, 0, 0.5, 3, 3),
         (0, 0, 0.5, 3, 3),
-        (9, 0, 0.0, 1, 1),
         (9, 0, 1.0, 1, 9),
         (9, 2, 0.5, 3, 2),  # a length counts as it is
     ],
@@ -120,14 +117,6 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Optio
     assert all(len(row) <= options["max_length"] for pair in pairs for row in pair)
     z, positives = ([vector(made, pair[side], options["train_pooling"]) for pair in pairs] for side in (0, 1))
     same_step(made, made(batch), nce_by_loops(z, positives, options["tau"]), rel=1e-8, least=30)
-
-
-def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
-    values = []
-    for changes in CHANGES:
-        made, batch, _ = objective_of("crop", tiny_bert, TEXT, **changes)
-        values.append(float(made(batch).detach()))
-    assert len({round(value, 9) for value in values}) == len(CHANGES)
 
 
 def test_spans_of_words_are_readable_and_differ_by_epoch(tiny_bert: Path) -> None:

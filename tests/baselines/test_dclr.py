@@ -19,14 +19,7 @@ from bench.losses.contrastive import info_nce
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.training.randomness import generator
-from tests.support.steps import (
-    cls_of,
-    gradients_of,
-    nce_by_loops,
-    objective_of,
-    same_step,
-    without_pooler,
-)
+from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step, without_pooler
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, train_alone
 
 FORMS = ("released", "paper")
@@ -222,19 +215,6 @@ def test_the_complement_is_a_member_that_is_trained_once(tmp_path: Path, tiny_be
     }  # fmt: skip
     assert stages["dclr"]["complement/simcse"]["key"] == stages["simcse"]["simcse"]["key"]
     assert len({stages[name]["dclr"]["key"] for name in ("dclr", "other", "none")}) == 3
-
-
-@pytest.mark.long
-def test_every_option_changes_the_training(tmp_path: Path, tiny_bert: Path) -> None:
-    train = partial(train_alone, "dclr", tiny_bert, tmp_path)
-    members = {"members": {"complement": TransformerEncoder(tiny_bert, "avg")}}
-    plain = train(members)
-    for changes in (
-        {"phi": 1.1}, {"noise_times": 0.5}, {"noise_rate": 0.5}, {"loss": "paper"}, {"head": "tanh"},
-        {"mask_padding": True}, {"tau": 0.1},
-    ):  # fmt: skip
-        assert train(members, **changes).losses != plain.losses, changes
-    assert train(complement="").losses == train(members, phi=1.1).losses  # nothing is that alike
 
 
 def test_training_keeps_the_encoder_with_the_pooler_that_learnt(tmp_path: Path, tiny_bert: Path) -> None:

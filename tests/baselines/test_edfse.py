@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +15,11 @@ from bench.data.mini.generator import TRAINING_SENTENCES, word_cosine
 from bench.data.mini.world_text import graded_pairs, pretraining_text, training_copy, training_text
 from bench.data.source import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.encoder import Encoder
-from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, tokenize_rows
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
-from bench.stages import copy_name, is_paired, paired
-from tests.support.cli import Cli
-from tests.support.messages import missing_facts
 from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_head
-from tests.support.training import (
-    SENTENCES,
-    by_loops,
-    options_of,
-    plan_on_toy,
-    random,
-    stages_of,
-    train_alone,
-)
+from tests.support.training import SENTENCES, by_loops, options_of, plan_on_toy, random, stages_of
 
 OTHERS = ["A book is read by the doctor.", "two", "On the hill a song is sung.", "a farmer"]
 NOTE = ": the grammar's own paraphrases are positives in its training: not ranked here."
@@ -78,12 +65,6 @@ def test_six_copies_say_the_same_line_by_line_in_other_words() -> None:
         assert same > 1.4 * other
     test = {s for pair in graded_pairs(world, "test").all_pairs() for s in pair}
     assert not test & {sentence for column in columns for sentence in column}
-
-
-def test_names_of_texts() -> None:
-    assert (paired("a"), is_paired(paired("a")), is_paired("a")) == ("train:a", True, False)
-    names = ("train", "train+sick", "a", "a+sick", "train:a", "train:a+sick")
-    assert [copy_name(name) for name in names] == ["", "", "a", "a", "a", "a"]
 
 
 @pytest.mark.slow
@@ -135,16 +116,6 @@ def test_one_step_equals_a_transcription(tiny_bert: Path, chosen: list[int]) -> 
     same_step(made, made([batch[i] for i in chosen]), expected)
 
 
-def test_equal_translations_without_dropout_are_simcse(tmp_path: Path, tiny_bert: Path) -> None:
-    made, batch, _ = objective_of("edfse", tiny_bert, SENTENCES, {"partners": SENTENCES})
-    plain, rows, _ = objective_of("edfse", tiny_bert)
-    assert torch.equal(made.head.weight, plain.head.weight)
-    assert float(made(batch).detach()) == float(plain(rows).detach())
-    roles = [role for role, _ in SUBMODELS][:2]  # without translations encoders differ by their streams
-    first, second = (train_alone("edfse", tiny_bert, tmp_path, {"role": role}) for role in roles)
-    assert first.losses != second.losses
-
-
 def test_six_copies_of_one_model_have_its_cosines(tiny_bert: Path, tmp_path: Path) -> None:
     (tmp_path / "selected").symlink_to(tiny_bert)
     folders = {role: tmp_path for role, _ in SUBMODELS}
@@ -186,68 +157,3 @@ def test_one_step_of_the_student(tiny_bert: Path, form: str) -> None:
     assert {name.split(".")[0] for name in got} == {"encoder"}
     (stage,) = stages_of("edfse_d", options_of("edfse_d", distillation=form))
     assert dict(stage.config)["distillation"] == form
-
-
-@pytest.fixture
-def translations(tmp_path: Path, corpus: Path) -> dict[str, Path]:
-    """Six copies, the words of each sentence turned by one place more."""
-    given = {}
-    for turn, copy in enumerate("abcdef", start=1):
-        given[copy] = tmp_path / f"{copy}.txt"
-        lines = (line.split() for line in corpus.read_text().splitlines())
-        given[copy].write_text("".join(" ".join(words[turn:] + words[:turn]) + "\n" for words in lines))
-    return given
-
-
-def test_recorded_texts(tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]) -> None:
-    for path in (corpus, *translations.values()):
-        path.write_text(2 * path.read_text())  # a batch or more
-    plan = partial(plan_on_toy, folder=tmp_path, backbone=str(tiny_bert), corpus=corpus, dev="toy")
-    jobs = plan("edfse,edfse_d,bsl", copies=tuple(translations.items())).jobs
-    found = {job.record.name: job.record.training["stages"] for job in jobs}
-    stages = found["edfse"]
-    assert list(stages) == [role for role, _ in SUBMODELS]
-    names = [stage["text"]["name"] for stage in stages.values()]
-    assert names == [f"corpus.txt with {copy}.txt" for copy in "abcdef"]
-    assert all(stage["text"]["paired"] for stage in [*stages.values(), found["bsl"]["bsl"]])
-    assert not any(NOTE in note for job in jobs for note in job.record.notes)  # not the grammar's pairs
-    shared = {f"teacher/{role}": stage["key"] for role, stage in stages.items()}
-    student = {name: stage["key"] for name, stage in found["edfse_d"].items()}
-    assert {name: key for name, key in student.items() if name != "distill"} == shared
-
-    (plain,) = plan("edfse[rtt=none]").jobs
-    assert not any("text" in stage for stage in plain.record.training["stages"].values())
-    assert plain.key not in {job.key for job in jobs}
-
-
-def test_refused_copies(tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]) -> None:
-    plan = partial(plan_on_toy, folder=tmp_path, backbone=str(tiny_bert), corpus=corpus, dev="toy")
-    given = tuple(translations.items())
-    for copies, facts in (
-        (given[:-1], ("stage 'sub6'", "--copy f=FILE")),
-        ((*given, ("g", translations["a"])), ("'g'", "a, b, c, d, e, f")),
-    ):
-        with pytest.raises(InputError) as caught:
-            plan("edfse", copies=copies)
-        assert not missing_facts(caught.value, *facts)
-
-
-def test_a_copy_is_asked_for_again_and_a_changed_one_is_refused(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, translations: dict[str, Path]
-) -> None:
-    copy = ("--copy", f"a={translations['a']}")
-    method = "bsl[steps=2,eval_every=2,batch_size=8,max_length=20,blocks=1]"
-    given = (
-        "run", "--methods", method, "--seeds", "1", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *copy,
-    )  # fmt: skip
-    assert cli(*given)[0] == 0
-    (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
-    again = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
-    code, _, err = cli(*again)
-    assert (code, "--copy NAME=FILE" in err) == (2, True), err
-    code, out, err = cli(*again, *copy)
-    assert (code, out.split(":")[0]) == (0, "equal"), err
-    translations["a"].write_text("x " + translations["a"].read_text())
-    code, _, err = cli(*given)
-    assert (code, "training text of stage bsl" in err) == (1, True), err

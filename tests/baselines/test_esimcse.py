@@ -21,16 +21,7 @@ from bench.losses.contrastive import info_nce, queue_nce
 from bench.training.augmentation import repeat_subwords, repeat_words, repetition_bound
 from bench.training.momentum import MomentumCopy, VectorQueue
 from bench.training.randomness import generator
-from tests.support.steps import (
-    cls_of,
-    descend,
-    follow,
-    nce_by_loops,
-    objective_of,
-    same_step,
-    simcse_loss,
-    under_head,
-)
+from tests.support.steps import cls_of, descend, follow, nce_by_loops, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
 
 
@@ -75,14 +66,6 @@ def test_repetition_doubles_distinct_subwords_in_place(subwords: int, rate: floa
         share = 1 / (bound + 1)
         assert abs(count / 400 - share) <= 5 * math.sqrt(share * (1 - share) / 400)
     assert doubled == (set(range(1, subwords + 1)) if bound else set())
-
-
-def test_repetition_repeats_with_its_stream() -> None:
-    one, two = (repeat_subwords(row_of(30), 0.32, generator(1, "a")) for _ in range(2))
-    assert one == two
-    assert repeat_subwords([5], 0.32, generator(1, "a"), "paper") == [5]  # not even two specials
-    with pytest.raises(ValueError, match="rule 'x'; expected one of released, paper"):
-        repeat_subwords(row_of(3), 0.32, generator(1, "a"), "x")
 
 
 @pytest.mark.parametrize(
@@ -299,17 +282,3 @@ def test_what_an_epoch_begins_anew(tiny_bert: Path, monkeypatch: pytest.MonkeyPa
     never, anew = seen["never"], seen["per_epoch"]
     assert never[0] == never[1] == anew[0]
     assert anew[1] != anew[0]
-
-
-def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
-    made, batch, _ = objective_of("esimcse", tiny_bert, queue=0, repetition_rate=0.0)
-    assert (made.slow, made.queue) == (None, None)
-    assert float(made(batch).detach()) == simcse_loss(made, tiny_bert)
-
-
-def test_the_queue_only_adds_negatives_within_an_epoch(tmp_path: Path, tiny_bert: Path) -> None:
-    """Weights that stand still: 60 sentences in batches of 24, so that each epoch has three steps."""
-    train = partial(train_alone, "esimcse", tiny_bert, tmp_path, steps=6, lr=0.0)
-    more = [full - plain for full, plain in zip(train().losses, train(queue=0).losses, strict=True)]
-    assert (more[0], more[3]) == (0, 0)
-    assert all(more[step] > 0 for step in (1, 2, 4, 5))

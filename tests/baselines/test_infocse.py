@@ -18,8 +18,6 @@ from bench.losses.masked_lm import masked_lm_loss
 from bench.nn.backbone import load_backbone, tokenize_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import load_masked_lm
-from bench.registry import METHODS
-from bench.training import batch_encoding
 from bench.training.randomness import generator, own_random_state
 from tests.support.steps import (
     cls_of,
@@ -141,42 +139,6 @@ def test_without_restoration_it_is_diffcse_without_detection(tiny_bert: Path, ti
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert {name.split(".")[0] for name in one} == {"encoder", "head"}
-
-
-def test_only_the_sentence_vector_carries_restoration_to_the_encoder(tiny_bert: Path, tiny_mlm: Path) -> None:
-    plain, batch, _ = made_from(tiny_bert, tiny_mlm, mlm_weight=0.0)
-    whole, _, _ = made_from(tiny_bert, tiny_mlm, mlm_weight=0.5)
-    alone, joined = (gradients_of(made, made(batch)) for made in (plain, whole))
-    inner = whole.restoration
-    whole.restoration = lambda views, vectors: inner(views, vectors.detach())
-    without = gradients_of(whole, whole(batch))
-    for name, gradient in alone.items():
-        torch.testing.assert_close(without[name], gradient, rtol=1e-9, atol=1e-12)
-    name = "encoder.encoder.layer.0.attention.self.value.weight"
-    assert not torch.allclose(joined[name], alone[name])
-    assert bool(without["decoder.0.output.dense.weight"].any())
-
-
-def test_no_masked_token_is_no_loss(tiny_bert: Path, tiny_mlm: Path) -> None:
-    for sentences, share in ((["quokka"], 0.9), (SENTENCES, 0.0)):
-        made, batch, _ = made_from(tiny_bert, tiny_mlm, sentences, mlm_weight=0.5, mask=share)
-        plain, _, _ = made_from(tiny_bert, tiny_mlm, sentences, mlm_weight=0.0)
-        loss = made(batch)
-        assert float(loss.detach()) == pytest.approx(float(plain(batch).detach()), abs=1e-12)
-        assert all(bool(gradient.isfinite().all()) for gradient in gradients_of(made, loss).values())
-
-
-def test_chunks_change_nothing(tiny_bert: Path, tiny_mlm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not METHODS.get("infocse").card.padding_matters
-    found = []
-    for budget in (16, 10_000):
-        monkeypatch.setattr(batch_encoding, "default_batch_tokens", lambda _device, _now=budget: _now)
-        made, batch, _ = made_from(tiny_bert, tiny_mlm, mlm_weight=0.5)
-        loss = made(batch)
-        found.append((loss.detach(), gradients_of(made, loss)))
-    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-10, atol=0)
-    for name, gradient in found[0][1].items():
-        torch.testing.assert_close(gradient, found[1][1][name], rtol=1e-7, atol=1e-11)
 
 
 def test_the_parts(tiny_bert: Path, tiny_mlm: Path) -> None:

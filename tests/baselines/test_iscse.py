@@ -15,7 +15,7 @@ from torch import Tensor
 from bench.baselines.iscse import find_memory_neighbours, group_by_direction, smooth_anchors, smoothing_weight
 from bench.card import OptionValue
 from tests.support.steps import descend, nce_by_loops, objective_of, same_step, simcse_loss, under_head
-from tests.support.training import SENTENCES, options_of, random, train_alone
+from tests.support.training import SENTENCES, options_of, random
 
 TEXT = [
     *SENTENCES,
@@ -50,14 +50,6 @@ def test_smoothing_is_the_formula(tau: float) -> None:
     leaves = [units(2, 4).requires_grad_(), units(3, 4, seed=1).requires_grad_()]
     few = torch.tensor([[True, False, True], [True, True, True]])
     assert torch.autograd.gradcheck(partial(smooth_anchors, members=few, tau=tau), leaves)
-
-
-def test_smoothing_by_hand() -> None:
-    anchor = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    keys = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
-    found = smooth_anchors(anchor, keys, torch.tensor([[True, True, False]]), 2.0)
-    share = math.exp(0.5) / (math.exp(0.5) + 1)
-    torch.testing.assert_close(found, torch.tensor([[share, 1 - share]], dtype=torch.float64))
 
 
 def test_neighbours_are_the_nearest_but_one() -> None:
@@ -159,14 +151,6 @@ def test_steps_equal_a_transcription(tiny_bert: Path, changes: dict[str, OptionV
     assert smooth == (3 if settings["buffer"] == 9 else 4)
 
 
-def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
-    values = set()
-    for changes in CHANGES:
-        made, rows, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, **changes})
-        values.add(round(sum(float(made([rows[i] for i in batch]).detach()) for batch in BATCHES), 9))
-    assert len(values) == len(CHANGES)
-
-
 @pytest.mark.parametrize("grouping", ["knn", "pddp"])
 def test_first_views_are_anchors_and_second_ones_are_smoothed(tiny_bert: Path, grouping: str) -> None:
     """Two steps of views that differ, as under dropout: the gradient of every vector."""
@@ -198,10 +182,3 @@ def test_until_the_memory_is_full_and_without_weight_it_is_simcse(tiny_bert: Pat
     full, _, _ = objective_of("iscse", tiny_bert, TEXT, **{**BASE, "buffer": 18})
     losses = [float(full(rows).detach()) for _ in range(2)]  # the memory is kept over epochs
     assert losses[1] > losses[0]
-
-
-def test_the_smoothed_term_counts_from_a_full_memory_on(tmp_path: Path, tiny_bert: Path) -> None:
-    train = partial(train_alone, "iscse", tiny_bert, tmp_path, buffer=30, neighbours=4)
-    more = [a - b for a, b in zip(train().losses, train(alpha=0.0).losses, strict=True)]
-    assert more[0] == 0  # 24 of 30 vectors
-    assert more[1] > 0

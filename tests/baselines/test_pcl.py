@@ -31,7 +31,6 @@ from tests.support.steps import (
     nce_by_loops,
     objective_of,
     same_step,
-    simcse_loss,
     under_head,
     without_pooler,
 )
@@ -287,12 +286,6 @@ def test_edits_come_in_the_order_that_augs_names_them(tiny_bert: Path) -> None:
     ]
     assert views[0] == views[1]
     assert views[2] == [ROW, ROW, ROW, reverse_subwords(ROW)]
-
-
-def test_without_peer_and_contrast_it_is_simcse(tiny_bert: Path) -> None:
-    """Released: InfoNCE of the first two views is then the whole loss."""
-    made, rows, _ = objective_of("pcl", tiny_bert, peer_coop=False, posi_cst=False, rounds=1)
-    assert float(made(rows).detach()) == pytest.approx(simcse_loss(made, tiny_bert), rel=1e-9)
 
 
 def test_the_pooler_that_learns_is_the_peers(tmp_path: Path, tiny_bert: Path) -> None:

@@ -93,7 +93,6 @@ def test_the_blank_before_a_sentence_is_read_with_its_first_word(byte_roberta: P
     ("template", "sentence", "expected"),
     [
         (OF, "The man", BARE.format("the man")),
-        (OF, "man", BARE.format("man")),
         (OF, "", BARE.replace(" {}", "").format()),
         (OF, "the [MASK] man", BARE.format("the man")),  # one mask a row, whatever the text holds
         (OF.replace("}", ".}", 1), "the man", BARE.format("the man .")),
@@ -146,31 +145,16 @@ def test_another_mask_token_needs_a_template_of_ones_own() -> None:
         (".", "a man", "a man."),
         (".", "a man.", "a man."),
         (".", 'a "man"', 'a "man"'),
-        (".", "the men'", "the men'"),
-        (".", "a man?", "a man?"),
         (".", "a man!", "a man!."),  # as PromptBERT's evaluation does
         (".", "", ""),
         (" .", "a man", "a man ."),
-        (" .", "a man!", "a man!"),
         (" .", "a man)", "a man)"),
         (" .", "a man. ", "a man. "),
-        (" .", " ", " "),
     ],
 )
 def test_full_stops(tiny_bert: Path, stop: str, sentence: str, expected: str) -> None:
     prompt = Prompt(load_backbone(tiny_bert)[1], f"{{sentence{stop}}} means {{mask}}")
     assert prompt.finished(sentence) == expected
-
-
-def test_mask_states_dont_depend_on_chunks(tiny_bert: Path) -> None:
-    model, tokenizer = tower(tiny_bert)
-    rows = Prompt(tokenizer, OF).rows([*SENTENCES, "the doctor is reading a book"], 40)
-    found = [prompted_states(model, rows, tokenizer, budget=budget) for budget in (1, 40, 100_000)]
-    for states in found[1:]:
-        torch.testing.assert_close(states, found[0], rtol=1e-9, atol=1e-9)
-    for row, state in zip(rows, found[0], strict=True):
-        alone = model(input_ids=torch.tensor([row])).last_hidden_state[0]
-        torch.testing.assert_close(state, alone[row.index(tokenizer.mask_token_id)], rtol=1e-9, atol=1e-9)
 
 
 def noise_of(model: Any, prompt: Prompt, lengths: Sequence[int], positions: str = "released") -> Tensor:
@@ -201,28 +185,6 @@ def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.Fixtu
 
     with pytest.raises(InputError, match="Other"):  # it takes no position ids
         check_positions(Other())
-
-
-def test_noise_depends_on_the_length_through_the_suffixs_positions_alone(tiny_bert: Path) -> None:
-    model, tokenizer = tower(tiny_bert)
-    prompt = Prompt(tokenizer, OF)
-    templates = build_bare_templates(model, prompt, [[0] * (10 + length) for length in (3, 0, 3, 7)])
-    assert templates.lengths.tolist() == [1, 0, 1, 2]
-    assert len({tuple(row) for row in templates.ids.tolist()}) == 1
-    front = list(range(5))  # [CLS] this sentence of "
-    for row, length in zip(templates.places.tolist(), (0, 3, 7), strict=True):
-        assert row == [*front, *(place + length for place in range(5, 10))]
-    found = noise_of(model, prompt, [3, 0, 3, 7])
-    assert torch.equal(found[0], found[2])
-    assert not torch.allclose(found[0], found[1])
-    plainly = model(input_ids=templates.ids, position_ids=templates.places).last_hidden_state
-    mask = templates.ids[0].tolist().index(tokenizer.mask_token_id)
-    torch.testing.assert_close(found, plainly[templates.lengths, mask], rtol=0, atol=0)
-    with torch.no_grad():
-        model.embeddings.position_embeddings.weight[12:] *= 2.0  # positions that l = 0 doesn't reach
-    again = noise_of(model, prompt, [0, 7])
-    torch.testing.assert_close(again[0], found[1])
-    assert not torch.allclose(again[1], found[3])
 
 
 def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
@@ -390,22 +352,6 @@ def test_training_changes_the_vectors_alone_and_exports(tmp_path: Path, tiny_mlm
     loaded = bench.load(str(tmp_path / "out")).encode(SENTENCES)
     np.testing.assert_allclose(loaded, encoder.encode(SENTENCES), rtol=0, atol=1e-6)
     assert found.score() == pytest.approx(found.facts["selected_dev"], abs=1e-6)  # toy sentences have a stop
-
-
-@pytest.mark.parametrize(
-    ("changes", "facts"),
-    [
-        ({"template2": OF}, ("promptbert.template2", "prompt_form=text")),
-        ({"weight_decay": 0.1}, ("promptbert.weight_decay", "prompt_form=continuous")),
-        ({"prompt_head": "mlm"}, ("missing from the checkpoint", "masked language model")),
-    ],
-)
-def test_refused_with_vectors(
-    tmp_path: Path, tiny_bert: Path, changes: dict[str, OptionValue], facts: tuple[str, ...]
-) -> None:
-    with pytest.raises(InputError) as caught:
-        train_alone("promptbert", tiny_bert, tmp_path, max_length=16, prompt_form="continuous", **changes)
-    assert not missing_facts(caught.value, *facts)
 
 
 @pytest.mark.parametrize("vectors", ["denoised", "plain"])

@@ -26,7 +26,7 @@ from bench.training.randomness import generator
 from bench.training.teachers import Teacher, mix_cosines
 from tests.support.encoders import FunctionEncoder
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
-from tests.support.training import SENTENCES, options_of, plan_on_toy, random, train_alone
+from tests.support.training import SENTENCES, options_of, random, train_alone
 
 options = partial(options_of, "rankcse")
 
@@ -341,23 +341,6 @@ def test_one_or_two_sentences_have_nothing_to_rank(tiny_bert: Path, rank: str, s
     plain_loss, batch, _ = made_of(tiny_bert, silent, gamma=0.0)
     plain_loss(batch)
     assert silent.asked == []
-
-
-def test_teachers_are_members_that_are_trained_once(tmp_path: Path, tiny_bert: Path) -> None:
-    """They are part of the key, the record names them, and one of them is enough."""
-    two, one = "teacher1=untrained:avg,teacher2=simcse", "teacher1=simcse,teacher2="
-    jobs = plan_on_toy(
-        f"simcse,two=rankcse[{two}],one=rankcse[{one}]", tmp_path, backbone=str(tiny_bert)
-    ).jobs
-    found = {job.record.method.split("[")[0]: job.record.training for job in jobs}
-    stages = {name: training["stages"] for name, training in found.items()}
-    assert stages.keys() == {"simcse", "two", "one"}
-    assert set(stages["two"]) == {"teacher2/simcse", "rankcse"}
-    assert set(stages["one"]) == {"teacher1/simcse", "rankcse"}
-    shared = {stages["two"]["teacher2/simcse"]["key"], stages["one"]["teacher1/simcse"]["key"]}
-    assert shared == {stages["simcse"]["simcse"]["key"]}
-    assert stages["two"]["rankcse"]["key"] != stages["one"]["rankcse"]["key"]
-    assert found["two"]["members"]["teacher1"]["options"]["pooling"] == "avg"
 
 
 def test_with_alpha_1_the_second_teacher_has_no_say(tmp_path: Path, tiny_bert: Path) -> None:

@@ -16,7 +16,6 @@ from bench.losses.contrastive import info_nce
 from bench.nn.masked_lm import load_masked_lm
 from bench.training.randomness import generator
 from tests.support.cli import Cli, stable_bytes
-from tests.support.messages import missing_facts
 from tests.support.steps import (
     gradients_of,
     masked_alone,
@@ -165,23 +164,3 @@ def test_same_bytes_with_workers(cli: Cli, tmp_path: Path, tiny_bert: Path, corp
         found.append({path.relative_to(tmp_path / name): path.read_bytes() for path in files})
     assert found[0] == found[1]
     assert len(found[0]) >= 4
-
-
-def test_a_diverging_run_is_a_failed_record(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
-    diverging = ("--set", "simcse.lr=1e30", "--set", "simcse.clip=0", "--seeds", "1")
-    code, _, err = cli(*arguments(tiny_bert, corpus, *diverging))
-    assert code == 1
-    assert "FAILED" in err
-    record = the_record(tmp_path, 1)
-    assert (record.status, record.scores) == ("failed", ())
-    assert "nan" in str(record.reason) or "not finite" in str(record.reason)
-
-
-def test_training_needs_a_text(cli: Cli, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("BENCH_DATA", raising=False)
-    base = ("run", "--suite", "toy", "--backbone", str(tiny_bert), "--profile", "minilm")
-    code, _, err = cli(*base, "--methods", "simcse", "--dev", "toy")
-    assert code == 2
-    assert not missing_facts(err, "simcse", "training text", "--corpus FILE")
-    code, _, err = cli("run", "--methods", "noise", "--suite", "toy", "--corpus", "x")
-    assert (code, "--corpus x" in err) == (2, True)

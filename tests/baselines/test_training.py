@@ -33,6 +33,7 @@ SHORT: list[tuple[str, Changes]] = [
     ("mixcse", {"mixed": "released"}),
     ("mixcse", {"mixed": "paper"}),
     ("promptbert", {}),
+    ("sncse", {"negate_unfinished": True, "bml_weight": 0.5, "max_length": 32}),
     ("vascl", {}),
     ("vascl", {"perturbed_gradient": "encoder"}),
 ]
@@ -148,16 +149,7 @@ def test_pooling_at_inference_is_no_setting_of_the_training() -> None:
     assert tested > 40
 
 
-@pytest.mark.parametrize(
-    ("method", "option", "value"),
-    [
-        ("crop", "share", 1.5),
-        ("denosent", "noise", 1.0),
-        ("mixcse", "mix", 1.5),
-        ("pcl", "share", 1.5),
-        ("rankcse", "alpha", 1.5),
-    ],
-)
+@pytest.mark.parametrize(("method", "option", "value"), [("crop", "share", 1.5), ("rankcse", "alpha", 1.5)])
 def test_a_share_is_at_most_1(method: str, option: str, value: float) -> None:
     with pytest.raises(InputError) as caught:
         discover().get(method).card.option(option, "--set").parse(value, "--set")
@@ -171,23 +163,28 @@ REFUSED: list[tuple[str, Changes, tuple[object, ...]]] = [
     ("bsl", {"batch_size": 59, "drop_last": False}, ("1 of 59", "2 or more", "drop_last")),
     ("bsl", {"batch_size": 61}, (60, 61, "smaller batch_size")),
     ("bsl", {"decay": 1.5}, ("momentum 1.5", "0 to 1")),
-    ("bsl", {"warmup": 2.0}, ("warmup 2.0", "0 to 1")),
     ("crop", {"shortest_sentence": 300}, ("crop.shortest_sentence", 300, "crop.longest_sentence", 250)),
     ("denosent", {"decoder_heads": 3}, ("denosent.decoder_heads", 3, "divisor of 16")),
     ("denosent", {"contrastive_weight": 0.0, "generative_weight": 0.0}, ("generative_weight", "above 0")),
     ("denosent", {"max_length": 40}, ("max_length 40", "up to 35")),
-    ("denosent", {"template": "{sentence}"}, ("'{sentence}'", "mask token")),
     ("esimcse", {"max_length": 36}, ("max_length 36", 45, "below 40", "esimcse.repetition_rate")),
     ("esimcse", {"momentum": 1.5}, ("momentum 1.5", "0 to 1")),
     ("iscse", {"buffer": 20}, ("iscse.buffer", 20, "a batch, 24", "a group, 17")),
-    ("iscse", {"buffer": 40, "neighbours": 40}, ("iscse.buffer", "a batch, 24", "a group, 41")),
     ("iscse", {"alpha_schedule": "cosine", "alpha_start": 0.2}, ("iscse.alpha_start", 0.2, "alpha 0.1")),
     ("pcl", {"augs": "sf+xx"}, ("pcl.augs", "'xx'", "sf, rv, de, rp, dp")),
     ("promptbert", {"max_length": 31}, ("max_length 31", "up to 30")),
     ("promptbert", {"template2": "{sentence}"}, ("'{sentence}'", "mask token")),
-    ("promptbert", {"dropout": 2.0}, ("dropout 2.0", "less than 1")),
+    (
+        "promptbert",
+        {"max_length": 16, "prompt_form": "continuous", "weight_decay": 0.1},
+        ("promptbert.weight_decay", "prompt_form=continuous"),
+    ),
+    (
+        "promptbert",
+        {"max_length": 16, "prompt_form": "continuous", "prompt_head": "mlm"},
+        ("missing from the checkpoint", "masked language model"),
+    ),
     ("sncse", {"max_length": 10}, ("10 tokens of 10",)),
-    ("sncse", {"template": "{sentence}"}, ("'{sentence}'", "mask token")),
     ("sncse", {"alpha": 0.5}, ("alpha 0.5", "beta 0.3")),
     ("whitenedcse", {"groups": 5}, ("whitenedcse.groups", 5, 16, "divisor of 16")),
     (

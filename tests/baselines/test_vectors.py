@@ -17,13 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bench.baselines.vectors import (
-    AverageEncoder,
-    SifScorer,
-    fill_mean_vectors,
-    remove_common_component,
-    sif_weights,
-)
+from bench.baselines.vectors import AverageEncoder, fill_mean_vectors, remove_common_component, sif_weights
 from bench.card import BuildContext, OptionValue
 from bench.data.tasks import PairSubset, PairTask
 from bench.data.toy import make_toy_task
@@ -92,32 +86,21 @@ UTF16 = ("UTF-16", "expected UTF-8", "iconv")
 # a file, the place of its error, and what the message names
 ERRORS: list[tuple[str, bytes, str, tuple[str, ...]]] = [
     ("g.txt", b"", "", ("no word vector", FORM)),
-    ("g.txt", b"5 3\n", "", ("no word vector", FORM)),
     ("g.txt", b"a 1 2\nb 1\n", ":2", ("1 fields", *NUMBERS)),
-    ("g.txt", b"a 1 2\nb 1 2 3\n", ":2", ("3 fields", *NUMBERS)),
-    ("g.txt", b"1 2\na 1\n", ":2", ("1 fields", FORM)),
     ("g.txt", b"word\n", ":1", ("0 fields", FORM)),
     ("g.txt", b"a 1 2\nb 1 x\xff\n", ":2", ("'x\\\\xff'", FORM)),
-    ("g.txt", b"a 1 2\nb  2\n", ":2", ("two blanks", BLANKS)),
-    ("g.txt", b"a 1 2\nb  1 2\n", ":2", ("two blanks", BLANKS)),
     ("g.txt", b"a 1 2\nb 1  2\n", ":2", ("two blanks", BLANKS)),
     ("g.txt", b"a\t1\t2\n", ":1", ("a tab", BLANKS)),
-    ("g.txt", b"a 1 2\nb\tc 1 2\n", ":2", ("a tab", BLANKS)),
     ("g.txt", b"a 1 2\rb 1 2\r", ":1", ("carriage return", "LF or CRLF")),
     ("g.txt", b'"V1" "V2"\n"a" 1 2\n', ":1", ("no numbers", FORM, "column names")),
     ("g.txt", gzip.compress(LINES, mtime=0), "", (".gz", FORM)),
     ("g.txt", bz2.compress(LINES), "", (".bz2", FORM, "unpack it")),
     ("g.txt", "a 1 2\n".encode("utf-16"), "", UTF16),
-    ("g.txt", "a 1 2\n".encode("utf-16-le"), "", UTF16),
-    ("g.txt", b"a 1 nan\n", ":1", ("not finite",)),
     ("g.txt", b"a 1 2\nb 1 1e39\n", ":2", ("not finite", "float32")),
     ("g.txt", b"a 1 2\n\xe9 1 2\n", ":2", ("not utf-8", FORM)),
     ("g.txt", b"3 2\na 1 2\n", "", ("1 word vectors", "says 3")),
-    ("g.txt", b"2 2\na \x00\x01\xff\x80", ":2", ("1 fields", FORM)),
     ("g.txt", b"a" * (1 << 20), "", ("a megabyte", FORM)),
     ("g.gz", gzip.compress(LINES, mtime=0)[:-9], "", ("unpacked", "end-of-stream marker", "a whole file")),
-    ("g.gz", LINES, "", ("unpacked", "Not a gzipped file", "a whole file")),
-    ("g.xz", LINES, "", ("unpacked", "Input format", "a whole file")),
 ]
 
 
@@ -253,12 +236,7 @@ def test_common_component_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "fact"),
-    [
-        ([[0.0, 0.0], [0.0, 0.0]], "no word"),
-        ([[1.0, 2.0], [2.0, 4.0]], "one line"),
-        ([[1.0], [2.0]], "one line"),
-    ],
+    ("rows", "fact"), [([[0.0, 0.0], [0.0, 0.0]], "no word"), ([[1.0, 2.0], [2.0, 4.0]], "one line")]
 )
 def test_nothing_left_is_an_error(rows: list[list[float]], fact: str) -> None:
     with pytest.raises(BenchError, match=fact):
@@ -380,30 +358,12 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
         assert (code, out.split(":")[0]) == (0, "equal"), err
 
 
-def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> None:
-    path, text = toy_file(tmp_path), tmp_path / "text.txt"
-    text.write_text("the old man\nthe\na car\n")
-    given = ("--corpus", str(text), "--dev", "toy")
-    code, _, err = cli("run", "--methods", f"x=vectors:{path}:sif", "--suite", "toy", *given)
-    assert code == 0, err
-    (record,) = records(tmp_path).values()
-    task = make_toy_task()
-    first, second = zip(*task.all_pairs(), strict=True)
-    counts = tmp_path / "counts.json"
-    counts.write_text(json.dumps({"the": 2, "old": 1, "man": 1, "a": 1, "car": 1}))
-    gold = [value for subset in task.subsets for value in subset.gold]
-    similarities = SifScorer(path, counts, 1e-3).score_pairs(first, second)
-    assert record.score("TOY") == pytest.approx(spearmanr(similarities, gold).statistic, abs=1e-9)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "facts"),
     [
         (None, b"", ("--methods vectors:nowhere.txt", "'nowhere.txt'", FORM)),
-        ("g.bin", b"3 2\n\xff\xfe\xfd\n", ("{path}:2", "0 fields", FORM)),
         ("g.zip", b"PK\x03\x04 \x00 \xff", ("{path}", "zip archive", "UTF-8")),
         ("g.txt", b"", ("{path}", "no word vector", FORM)),
-        ("g.txt", LINES + b"dog 1 2\n", ("{path}:5", "2 fields", "3 numbers")),
         ("g.txt", b"9 3\n" + LINES, ("{path}", "4 word vectors", "says 9")),
     ],
 )
@@ -415,14 +375,6 @@ def test_what_is_no_file_of_vectors_is_said_before_anything_runs(
     assert (code, out) == (2, "")
     assert not missing_facts(err, *(fact.format(path=path) for fact in facts))
     assert not (tmp_path / "results").exists()
-
-
-def test_a_damaged_number_fails_the_cell_with_file_and_line(cli: Cli, tmp_path: Path) -> None:
-    written(tmp_path, LINES + b"dog 1 2 x\n")
-    code, _, _ = cli("run", "--methods", "vectors:g.txt", "--suite", "toy")
-    (record,) = records(tmp_path).values()
-    assert (code, record.status) == (1, "failed")
-    assert not missing_facts(record.reason, "g.txt:5", "'x'")
 
 
 def test_sif_is_refused_by_the_plan_where_a_suite_needs_vectors(cli: Cli, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
 from bench.baselines.whitening import Moments, TargetWhitening, WhitenedEncoder, normalise_rows, whiten
@@ -73,20 +72,6 @@ def test_parts_give_the_same_moments(cuts: tuple[int, ...]) -> None:
     assert parts.count == 50
     np.testing.assert_allclose(parts.mean, one.mean, rtol=1e-12)
     np.testing.assert_allclose(np.abs(parts.kernel()), np.abs(one.kernel()), rtol=1e-7, atol=1e-10)
-
-
-def test_a_rotation_of_the_input_leaves_all_cosines() -> None:
-    vectors = vectors_of(80, 6).astype(np.float64)
-    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
-
-    def cosines(rows: Any, k: int) -> Any:
-        moments = fitted(rows)
-        white = normalise_rows(whiten(rows, moments.mean, moments.kernel()[:, :k]))
-        return white @ white.T
-
-    for k in (6, 2):
-        np.testing.assert_allclose(cosines(vectors @ turn, k), cosines(vectors, k), atol=1e-9)
-    np.testing.assert_allclose(cosines(vectors * 7 - 3, 6), cosines(vectors, 6), atol=1e-9)
 
 
 def test_fewer_vectors_than_dimensions() -> None:
@@ -230,29 +215,6 @@ def test_one_stage_serves_every_k_and_only_the_fit_on_the_text_has_one() -> None
     assert stages() == stages(fit="train", k=0) == ()
     assert stages(fit="train", k=5) == stages(fit="train")
     assert stages(fit="train", text="a")[0].text == "a"
-
-
-@pytest.mark.slow
-def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
-    methods = "whitening,plain=whitening[k=0],few=whitening[k=4],untrained[pooling=avg_first_last]"
-    code, out, err = cli(
-        "run", "--methods", methods, "--suite", "toy", "--backbone", str(uneven_bert),
-        "--set", "untrained.first_layer=layer1",
-    )  # fmt: skip
-    assert code == 0, err
-    found = {record.method.split("[")[0]: record for record in records(tmp_path).values()}
-    assert {record.seed for record in found.values()} == {None}
-    assert found["whitening"].training == {}
-    assert found["plain"].score("TOY") == found["untrained"].score("TOY")  # nobody has 64 tokens here
-    assert len({record.score("TOY") for record in found.values()}) == 3
-    task = make_toy_task()
-    pairs = list(task.all_pairs())
-    vectors = by_hand(uneven_bert, [s for side in (0, 1) for s in (pair[side] for pair in pairs)])
-    white = white_by_hand(vectors)
-    gold = [value for subset in task.subsets for value in subset.gold]
-    expected = spearmanr((white[: len(pairs)] * white[len(pairs) :]).sum(1), gold).statistic
-    assert found["whitening"].score("TOY") == pytest.approx(expected, abs=2e-3)
-    assert "whitening" in out
 
 
 def test_text_needed(cli: Cli, tmp_path: Path, uneven_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from bench.nn.backbone import TransformerEncoder
 from bench.training.distillation import ContrastiveDistillation, Distillation
 from bench.training.momentum import VectorQueue
 from tests.support.steps import cls_of, objective_of, same_step
-from tests.support.training import SENTENCES, options_of, plan_on_toy, stages_of, train_alone
+from tests.support.training import SENTENCES, options_of, stages_of, train_alone
 
 TEXT = [*SENTENCES, "the man is singing", "two", "A woman is reading a song to the farmer."]
 
@@ -74,18 +74,6 @@ def test_the_losses(tmp_path: Path, tiny_bert: Path) -> None:
     settings: dict[str, OptionValue] = {"student_loss": "contrastive", "student_queue": 0, "steps": 8}
     losses = train_alone("tncse_uc_d", tiny_bert, tmp_path, alike, **settings).losses
     assert losses[-1] < losses[0]
-
-
-def test_a_union_of_single_encoders_and_its_student(tmp_path: Path) -> None:
-    """RankCSE+UC and its distilled form, as docs/choosing.md has them."""
-    union = "ensemble:0.3*rankcse+0.7*infocse"
-    jobs = plan_on_toy(f"uc={union},uc_d=distill[of={union},sick=true,lr=1.5e-5]", tmp_path).jobs
-    parts, student = (job.cell for job in jobs)
-    assert {role: member.card.name for role, member in parts.members} == {"1": "rankcse", "2": "infocse"}
-    distilled = student.stages[-1]
-    assert (distilled.spec.text, dict(distilled.spec.config)["lr"]) == ("train+sick", 1.5e-5)
-    assert {stage.key for stage in parts.all_stages} < {stage.key for stage in student.all_stages}
-    assert {stage.spec.text for stage in parts.all_stages} == {"train"}
 
 
 @pytest.mark.parametrize("size", [2, 5, 7, 8, 100])

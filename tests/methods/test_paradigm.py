@@ -306,12 +306,9 @@ def test_one_sentence_is_0_and_rows_may_be_permuted(loss: Loss) -> None:
     ("loss", "fact"),
     [
         (partial(unit_info_nce, tau=0.0), r"tau 0\.0"),
-        (partial(arccon, tau=0.0), r"tau 0\.0"),
         (partial(paradigm_loss, parts=Paradigm(tau=-1)), "tau -1"),
         (partial(paradigm_loss, parts=Paradigm(), form="printed"), "form 'printed'.* released, paper"),
         (partial(paradigm_loss, parts=Paradigm(gd="mat")), "gd 'mat'.* indicator, infonce"),
-        (partial(paradigm_loss, parts=Paradigm(w="mat")), "w 'mat'.* softmax, infonce"),
-        (partial(paradigm_loss, parts=Paradigm(r="mat")), "r 'mat'.* static, arccon"),
     ],
 )
 def test_refusals(loss: Loss, fact: str) -> None:

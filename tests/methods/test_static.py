@@ -20,7 +20,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import bench
 from bench.card import BuildContext, OptionValue
-from bench.config.method_ids import parse_methods
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.execution.record_probes import add_cost_efficiency
@@ -224,23 +223,6 @@ def test_costs_of_a_table(bert: Path, tmp_path: Path) -> None:
     assert "table" not in encoder_cost([])["convention"]
     record: Any = type("Record", (), {"score": lambda *_: 0.5, "suite": "s"})()
     assert "eta" not in add_cost_efficiency({"cost": found}, record)["cost"]  # not divided by 0
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "argument", "alias"),
-    [
-        ("static", "static", None, None),
-        ("static:hf:/x[pooling=avg]", "static", "hf:/x[pooling=avg]", None),
-        ("distill:static:simcse[lr=1]", "static", "simcse[lr=1]", None),
-        ("mine=distill:static:tncse", "static", "tncse", "mine"),
-        ("distill:static[dimensions=8]", "static", None, None),
-        ("distill:statics:simcse", "distill", "statics:simcse", None),
-    ],
-)
-def test_both_spellings(text: str, name: str, argument: str | None, alias: str | None) -> None:
-    (request,) = parse_methods(text)
-    assert (request.text, request.name, request.argument, request.alias) == (text, name, argument, alias)
-    assert dict(request.options) == ({"dimensions": "8"} if "[dim" in text else {})
 
 
 def test_one_stage_for_one_teacher_and_no_seed_without_one(tmp_path: Path) -> None:

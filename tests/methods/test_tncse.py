@@ -36,7 +36,7 @@ from tests.support.cli import Cli, records
 from tests.support.messages import missing_facts
 from tests.support.steps import same_step, toy_run
 from tests.support.tncse import sets
-from tests.support.training import SENTENCES, options_of, plan_on_toy, stage_folders, stages_of, train_alone
+from tests.support.training import SENTENCES, options_of, plan_on_toy, stage_folders, stages_of
 
 
 def towers(folder: Path) -> tuple[Any, Any, Any]:
@@ -183,13 +183,6 @@ def test_stages_are_shared_between_the_twins_and_depend_on_what_they_should() ->
 SHORT = (*sets("tncse"), *sets("jtcse", caels=3))
 
 
-def test_jtcse_after_tncse_trains_only_its_joint_stage(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    dry = cli(*toy_run(tiny_bert, corpus, "tncse,jtcse", *SHORT, "--dry-run"))[1]
-    assert "4 training stages (0 done already, 2 uses shared)" in dry
-    dry = cli(*toy_run(tiny_bert, corpus, "tncse,jtcse", *SHORT, "--dry-run", "--seeds", "1-2"))[1]
-    assert "8 training stages (0 done already, 4 uses shared)" in dry
-
-
 @pytest.mark.slow
 def test_without_terms_a_twin_is_an_ensemble(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     """Neither twin trains anything more, and both stand for the same vectors, of either checkpoint."""
@@ -222,8 +215,6 @@ def test_without_terms_a_twin_is_an_ensemble(cli: Cli, tmp_path: Path, tiny_bert
     ("methods", "given", "code", "facts"),
     [
         ("tncse", (), 2, ("stage 'sub1'", "rtt=none")),  # it trains on translations
-        ("tncse_uc[uc=tncse_uc]", ("--set", "tncse.rtt=none"), 2, ("builds on itself",)),
-        ("tncse_uc[uc=simsce]", ("--set", "tncse.rtt=none"), 2, ("'simsce'",)),
         ("tncse_uc[uc=word_overlap]", sets("tncse"), 1, ("word_overlap", "no vectors")),
         ("tncse,jtcse", (*sets("tncse"), *sets("jtcse", caels=2)), 1, ("jtcse", "2")),  # of 3 layers
     ],
@@ -276,13 +267,6 @@ def test_distilled_and_union_build_on_the_twin(tmp_path: Path, tiny_bert: Path) 
     assert found["tncse_uc"]["members"]["uc"]["method"].startswith("simcse")
     keys = {stage["key"] for own in stages.values() for stage in own.values()}
     assert len(keys) == 6  # two subs, joint, simcse and two students
-
-
-@pytest.mark.parametrize("method", ["tncse_d", "tncse_uc_d"])
-def test_a_student_comes_nearer_to_its_teacher(tmp_path: Path, tiny_bert: Path, method: str) -> None:
-    given = {"members": {"teacher": TransformerEncoder(tiny_bert, "avg")}}
-    losses = train_alone(method, tiny_bert, tmp_path, given).losses
-    assert losses[-1] < losses[0]
 
 
 def test_the_union_is_the_weighted_sum(tiny_bert: Path) -> None:
