@@ -14,11 +14,7 @@ from bench.training.recipe import POOLING_OPTION, TrainedOnPairs, training_optio
 
 
 def complex_angle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Score nearness by AnglE, (B,) in 0 to sqrt 2: s = |sum Re z + sum Im z|, z = x conj(y) / (|x| |y|).
-
-    The first half of a vector is the real part, the second half the imaginary one (released: ``angle_loss``
-    up to its comparison). ValueError: an odd H.
-    """
+    """Score nearness by AnglE, (B,) in 0 to sqrt 2; a vector's first half is real. ValueError: an odd H."""
     losses.check_same_shape("(B, H)", first=first, second=second)
     if first.shape[1] % 2:
         raise ValueError(f"vectors of {first.shape[1]} numbers have no halves")
@@ -28,10 +24,7 @@ def complex_angle(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 
 
 def cosent_loss(positives: torch.Tensor, negatives: torch.Tensor, scale: float) -> torch.Tensor:
-    """CoSENT's loss ln(1 + sum_ij exp(t (n_i - p_j))) of positive and negative similarities, (B,) each.
-
-    Released: the end of ``cosine_loss``. The scale t is above 0.
-    """
+    """CoSENT's loss ln(1 + sum_ij exp(t (n_i - p_j))) of positive and negative similarities, (B,) each."""
     if positives.ndim != 1 or negatives.ndim != 1 or scale <= 0:
         shapes = tuple(positives.shape), tuple(negatives.shape)
         raise ValueError(

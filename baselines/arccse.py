@@ -18,12 +18,10 @@ _INSIDE = 1 - 1e-6
 
 
 def arccon_nce(anchors: torch.Tensor, positives: torch.Tensor, tau: float, margin: float) -> torch.Tensor:
-    """ArcCon: InfoNCE of (B, H) views with an angular margin u on the positive pair (Zhang et al. 2022).
+    """ArcCon: InfoNCE of (B, H) views with an angular margin on the positive pair (Zhang et al. 2022).
 
-    theta_i = arccos cos(z_i, z'_i); L = mean_i -log(P_i / (P_i + sum_{j != i} exp(cos(z_i, z'_j) / tau))),
-    P_i = exp(cos(theta_i + u) / tau), with cos(theta + u) = cos theta cos u - sin theta sin u. Its sine is
-    taken of a cosine within +-(1 - 1e-6), which bounds the slope at equal views. Beyond theta + u = pi the
-    cosine rises again, as released. The margin is 0 to pi radians.
+    The sine is taken of a cosine within +-(1 - 1e-6), which bounds the slope at equal views. Beyond
+    theta + u = pi the cosine rises again, as released. The margin is 0 to pi radians.
     """
     losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)
@@ -50,10 +48,7 @@ def triplet_loss(
 def mask_nested_spans(
     row: Sequence[int], mask_id: int, light: float, heavy: float, draw: torch.Generator
 ) -> tuple[list[int], list[int]] | None:
-    """Mask a span of round(light n) of a row's n subwords, and a span of round(heavy n) around it.
-
-    The longer span starts anywhere, the shorter one anywhere in it. None: the spans would be empty or equal.
-    """
+    """Mask round(light n) of n subwords in one span, round(heavy n) around it; None: empty or equal spans."""
     subwords = len(row) - 2
     short, long = (int(share * subwords + 0.5) for share in (light, heavy))
     if not 0 < short < long <= subwords:

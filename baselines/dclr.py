@@ -27,10 +27,8 @@ def ascend_noise(
 ) -> torch.Tensor:
     """Move noise (M, H) by steps of gradient ascent on InfoNCE, in which it is every anchor's negative.
 
-    In each step g_k <- g_k + r d_k / ||d_k||, d_k the gradient to g_k of mean_i -log softmax([S_i ; N_i])_i,
-    S_ij = cos(z_i, z'_j) / tau, N_ik = cos(z_i, g_k) / tau. Up to a positive factor d_k is sum_i q_ik (z_i /
-    ||z_i|| - cos(z_i, g_k) g_k / ||g_k||), q_ik = e^{N_ik} / Z_i over their sum over i, Z_i the sum of row i
-    (Zhou et al. 2022). A row with gradient 0 stays. All is constant.
+    Up to a positive factor the gradient to g_k is sum_i q_ik (z_i / ||z_i|| - cos(z_i, g_k) g_k / ||g_k||),
+    q_ik the softmax of row i at g_k over their sum over i (Zhou et al. 2022). A row with gradient 0 stays.
     """
     with torch.no_grad():
         unit = torch.nn.functional.normalize(anchors, dim=1, eps=1e-8)
@@ -70,10 +68,8 @@ def debiased_nce(
 ) -> torch.Tensor:
     """DCLR's loss: contrast with the batch and with noise, where like pairs are excluded (Zhou et al. 2022).
 
-    s_i = [cos(z_i, z'_j) / tau ; cos(z_i, g_k) / tau]; w_ij = 0 where j != i and pair (i, j) is alike,
-    otherwise 1. ``paper``: mean_i -log(e^{s_ii} / sum_j w_ij e^{s_ij}). ``released``:
-    :func:`cell_cross_entropy` of w s, where such a pair keeps a logit of 0. ``alike`` is (B, B), its diagonal
-    is ignored.
+    ``paper`` leaves such a pair out; ``released`` is :func:`cell_cross_entropy`, where it keeps a logit of 0.
+    ``alike`` is (B, B), its diagonal is ignored.
     """
     losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)

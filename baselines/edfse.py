@@ -32,11 +32,7 @@ def _training_text(options: Mapping[str, OptionValue], copy: str) -> str:
 
 
 def distillation_loss(student: torch.Tensor, teacher: torch.Tensor, form: str, tau: float) -> torch.Tensor:
-    """EDFSE-D's loss between the student's vectors s and the teacher's t, (B, H), t constant.
-
-    ``contrastive`` (the abstract): InfoNCE(s_i, t_j), by :func:`bench.losses.info_nce`. ``mse`` (by JTCSE's
-    description): mean_{i,k} (s_ik - t_ik)^2.
-    """
+    """EDFSE-D's loss of vectors (B, H), the teacher constant: InfoNCE (abstract) or mse (JTCSE)."""
     if form == "contrastive":
         return losses.info_nce(student, teacher.detach(), tau)
     if form != "mse":

@@ -18,10 +18,9 @@ from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_optio
 def smooth_anchors(
     anchors: torch.Tensor, keys: torch.Tensor, members: torch.Tensor, tau: float
 ) -> torch.Tensor:
-    """Return each anchor's self-attention over its group, (B, H) (He et al. 2023).
+    """Return each unit anchor's self-attention over the keys (K, H) of its group, (B, H) (He et al. 2023).
 
-    s_i = sum_k softmax_k(a_i k / tau) k over the keys k of i's group: unit anchors (B, H), unit keys (K, H),
-    members (B, K), at least one a row. An infinite tau gives the mean of the group.
+    The members are (B, K), at least one a row. An infinite tau gives the mean of the group.
     """
     if anchors.ndim != 2 or members.shape != (len(anchors), len(keys)) or keys.shape[1:] != anchors.shape[1:]:
         shapes = ", ".join(str(tuple(x.shape)) for x in (anchors, keys, members))
@@ -63,11 +62,7 @@ def group_by_direction(vectors: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def smoothing_weight(step: int, steps: int, schedule: str, last: float, first: float) -> float:
-    """Return the smoothed term's weight at a step, counted from 0.
-
-    ``constant``: ``last``. ``cosine``: min(last, cos(pi t / T) (first - last) + last), ``first`` at t = 0 and
-    ``last`` from T / 2 on.
-    """
+    """Return the smoothed term's weight: constant, or a cosine from ``first`` to ``last`` at T / 2."""
     if schedule == "constant":
         return last
     return min(last, math.cos(math.pi * step / steps) * (first - last) + last)
@@ -81,10 +76,7 @@ class ISCSEStep(NamedTuple):
 
 
 class ISCSEObjective(training.EncoderWithHead):
-    """Token rows to InfoNCE between two dropout views, and to the weighted one with smoothed positives.
-
-    The second views join the memory before the groups are formed: the memory holds a copy of each vector.
-    """
+    """Token rows to InfoNCE of two views, and with smoothed positives; the memory holds the second views."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)

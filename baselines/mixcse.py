@@ -20,11 +20,8 @@ def mixed_nce(
 ) -> torch.Tensor:
     """MixCSE's loss: InfoNCE with constant negatives mixed from two sentences each (Zhang et al. 2022).
 
-    S_ij = cos(z_i, z'_j) / tau; m_i = a z'_i + (1 - a) z'_{i+1} and n_i = a z_i + (1 - a) z_{i+1}, without
-    gradient, where the first sentence follows the last; M_ij = cos(z_i, m_j) / tau, N_ij = cos(n_i, z'_j) /
-    tau. ``paper``: mean_i -log softmax([S_i ; M_ii])_i. ``released``: with [S_i ; M_i ; N_i], and
-    0 in the cells M_{i,i-1} and N_{i,i+1}, where m and n hold most of the anchor's own positive, or of
-    the positive's own anchor. Gradient reaches z through S and M, z' through S and N.
+    m_i mixes z'_i and z'_{i+1}, n_i z_i and z_{i+1}. ``released``: 0 in the cells M_{i,i-1} and N_{i,i+1},
+    where m and n hold most of the anchor's own positive, or of the positive's own anchor.
     """
     losses.check_same_shape("(B, H)", anchors=anchors, positives=positives)
     losses.check_tau(tau)

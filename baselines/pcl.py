@@ -19,10 +19,7 @@ from bench.training.recipe import ADAMW_EPS, TrainedOnce, init_linear, usual_opt
 def contrast_rows(
     anchors: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, tau: float
 ) -> torch.Tensor:
-    """Return [cos(z_i, p_is) for all s ; cos(z_i, n_j) for all j != i] / tau, (B, S + B - 1).
-
-    Anchors z and negatives n are (B, H), positives p (B, S, H).
-    """
+    """Return [cos(z_i, p_is) for all s ; cos(z_i, n_j) for j != i] / tau, (B, S + B - 1); p is (B, S, H)."""
     batch, size = anchors.shape
     if positives.ndim != 3 or positives.shape[::2] != (batch, size) or negatives.shape != anchors.shape:
         shapes = ", ".join(str(tuple(x.shape)) for x in (anchors, negatives, positives))
@@ -36,8 +33,7 @@ def contrast_rows(
 def group_contrast(rows: torch.Tensor, positives: int) -> torch.Tensor:
     """Binary cross-entropy "with logits" on p = softmax(r): PCL's peer-positive contrast as released.
 
-    L = mean_{i,k} [-log s(p_ik) for k a positive, -log(1 - s(p_ik)) otherwise], s the logistic function, so a
-    probability is squashed twice and s(p) stays between 1/2 and 0.731 (Wu et al. 2022). The rows (B, K) of
+    A probability is squashed twice, so s(p) stays between 1/2 and 0.731 (Wu et al. 2022). The rows (B, K) of
     :func:`contrast_rows` begin with the positives.
     """
     shares = rows.softmax(1)
@@ -47,11 +43,7 @@ def group_contrast(rows: torch.Tensor, positives: int) -> torch.Tensor:
 
 
 def row_divergence(student: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Kullback-Leibler divergence of softmax(target) from softmax(student), a mean over all B K cells.
-
-    L = 1 / (B K) sum_{i,k} q_ik (log q_ik - log p_ik), q of the target's rows and p of the student's.
-    Gradient flows to both (Wu et al. 2022, peer-network cooperation).
-    """
+    """Kullback-Leibler divergence of softmax(target) from softmax(student), a mean over all B K cells."""
     p, q = student.log_softmax(1), target.log_softmax(1)
     return (q.exp() * (q - p)).mean()
 
@@ -59,13 +51,10 @@ def row_divergence(student: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def pcl_loss(
     own: torch.Tensor, peer: torch.Tensor | None, tau: float, *, contrast: bool = True, fixed: bool = False
 ) -> torch.Tensor:
-    """PCL's loss on the vectors of both encoders (V, B, H): six terms, all of weight 1.
+    """PCL's loss on the vectors of both encoders (V, B, H), the anchor's first: six terms, all of weight 1.
 
-    With z_v and y_v view v under the two encoders, v = 0 the anchor and v = 1 ... S its positives,
-    R(a, b) = :func:`contrast_rows` of a_0 against b's positives and b_0, and D :func:`row_divergence`:
-    L = InfoNCE(z_0, z_1) + InfoNCE(y_0, y_1) + C(R(z, z)) + C(R(y, y)) + D(R(z, y), R(y, z)) + D(R(z, z),
-    R(y, y)), C :func:`group_contrast`. Without a peer y its four terms are dropped, without ``contrast`` C; a
-    ``fixed`` peer has no InfoNCE and no C.
+    Without a peer its four terms are dropped, without ``contrast`` :func:`group_contrast`; a ``fixed`` peer
+    has no InfoNCE and no contrast.
     """
     both = [own] if peer is None else [own, peer]
     if own.shape != both[-1].shape or own.ndim != 3 or len(own) < 2:

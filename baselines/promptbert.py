@@ -45,11 +45,7 @@ def build_prompted_encoder(
     *,
     vectors_of: Mapping[str, str] | str | None = None,
 ) -> Encoder:
-    """Return the asked checkpoint of stage ``role`` as an encoder: the mask in its template.
-
-    ``template`` and ``vectors_of`` are one template, or one a mask token; the tokens of ``vectors_of`` have
-    trained vectors.
-    """
+    """Return the asked checkpoint of a stage with the mask in its template, one or one a mask token."""
     if role not in context.stages:
         raise BenchError(f"the stage '{role}' has not run")
     pooling = str(context.options["pooling"])
@@ -92,10 +88,7 @@ def select_view_templates(config: Mapping[str, OptionValue], mask_token: str | N
 
 
 def name_vector_tokens(tokenizer: Any, template: str, trained: str) -> str:
-    """Replace each token of a template except the mask by its own token [PROMPTk].
-
-    ``trained`` is the template of the vectors; InputError: it has other tokens.
-    """
+    """Replace a template's tokens except the mask by [PROMPTk]; InputError: ``trained`` has other tokens."""
     prompt, own = (nn.Prompt(tokenizer, text) for text in (template, trained))
     if (prompt.before, prompt.after) != (own.before, own.after):
         raise InputError(

@@ -38,10 +38,7 @@ def consistency_loss(lists: torch.Tensor, form: str = "neg_entropy") -> torch.Te
 
 
 def list_net(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    """ListNet: cross-entropy of the student's lists against the teacher's top-one probabilities, in nats.
-
-    L = -1/R sum_i sum_j softmax(T_i)_j log softmax(S_i)_j for S, T (R, K) (Cao et al. 2007; Liu et al. 2023).
-    """
+    """ListNet: cross-entropy (nats) of lists (R, K) with the teacher's top-one probabilities (Cao 2007)."""
     _check_lists(student, teacher)
     return -(teacher.softmax(1) * student.log_softmax(1)).sum(1).mean()
 
@@ -51,10 +48,8 @@ def list_mle(
 ) -> torch.Tensor:
     """ListMLE: negative log-likelihood (nats) of the teacher's order under the student's Plackett-Luce model.
 
-    With pi_i sorting T_i in descending order, s_k = S_i,pi(k) and s~ = s - max(s):
-    L = mean_i sum_k [ln(sum_{l >= k} e^{s~_l} + eps) - s~_k] (Xia et al. 2008; Liu et al. 2023). The released
-    eps bounds the terms of items far below the largest; eps = 0 gives the likelihood itself. ``columns`` (K,)
-    breaks the teacher's ties.
+    The released eps bounds the terms of items far below the largest; eps = 0 gives the likelihood itself
+    (Xia et al. 2008). ``columns`` (K,) breaks the teacher's ties.
     """
     _check_lists(student, teacher)
     if eps < 0:
@@ -107,10 +102,7 @@ class RankCSEStep(NamedTuple):
 
 
 class RankCSEObjective(training.EncoderWithHead):
-    """(Sentence number, token row) pairs to L = InfoNCE + beta L_cons + gamma L_rank.
-
-    Alpha weighs the first of two teachers, the stage's members.
-    """
+    """(Sentence number, token row) pairs to InfoNCE + beta L_cons + gamma L_rank; alpha mixes teachers."""
 
     def __init__(self, model: Any, pad_id: int, context: StageContext) -> None:
         super().__init__(model, pad_id)

@@ -23,11 +23,7 @@ SPACY_MODEL = "spacy_model"  # setting of the stage: the spaCy model's hash
 def bidirectional_margin_loss(
     anchors: torch.Tensor, positives: torch.Tensor, negatives: torch.Tensor, alpha: float, beta: float
 ) -> torch.Tensor:
-    """SNCSE's loss: a soft negative is less alike than the positive, by alpha at least and beta at most.
-
-    D_i = cos(z_i, z^-_i) - cos(z_i, z^+_i); L = mean_i[relu(D_i + alpha) + relu(-D_i - beta)], 0 where D_i is
-    within [-beta, -alpha]; (B, H) each (Wang and Dou 2023, bidirectional margin loss).
-    """
+    """SNCSE's loss (B, H): a soft negative is less alike than the positive, by alpha to beta."""
     losses.check_same_shape("(B, H)", anchors=anchors, positives=positives, negatives=negatives)
     if alpha > beta:
         raise ValueError(f"alpha {alpha} must be at most beta {beta}")

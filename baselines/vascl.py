@@ -17,12 +17,10 @@ from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, trai
 def near_nce(
     first: torch.Tensor, second: torch.Tensor, near: torch.Tensor | None, tau: float
 ) -> torch.Tensor:
-    """Contrast two views (B, F) from both sides, against all others of the batch or only against neighbours.
+    """Contrast two views (B, F) from both sides, with both views of all others or of neighbours alone.
 
-    With z the 2B rows of both views, i' the other view of row i and M(i) the rows of both views of the
-    sentences in N(i): L = mean_i -log[exp(cos(z_i, z_i') / tau) / (exp(cos(z_i, z_i') / tau)
-    + sum_{m in M(i)} exp(cos(z_i, z_m) / tau))] (Zhang et al. 2022, instance discrimination; released
-    ContrastiveLoss and VaSCL_NBiDir). N is ``near``, (B, B) with a False diagonal; None: all others.
+    Released: ContrastiveLoss and VaSCL_NBiDir (Zhang et al. 2022). The neighbours are ``near``, (B, B) with a
+    False diagonal; None: all others.
     """
     losses.check_same_shape("(B, F)", first=first, second=second)
     losses.check_tau(tau)
@@ -66,9 +64,7 @@ def find_worst_direction(
 ) -> torch.Tensor:
     """Find the direction (B, H) in which a vector is confused most with its neighbours, by power iteration.
 
-    With c = g(e) and u = g(e + xi d): l = mean_i -log[exp(u_i . c_i / tau) / sum_{j in {i} + N(i)}
-    exp(u_i . c_j / tau)], d <- the unit row of dl/dd (released VaSCL_NUniDir, VaSCL_Pturb), zero where the
-    gradient is zero. ``steps`` 0 gives the start's direction.
+    Released: VaSCL_NUniDir, VaSCL_Pturb. It is zero where the gradient is; ``steps`` 0 gives the start's.
     """
     with torch.no_grad():
         clean, direction = head(vectors), scale_to_unit(start)

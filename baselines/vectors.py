@@ -65,10 +65,7 @@ def sif_weights(table: WordVectors, counts: Mapping[str, int], a: float) -> Matr
 
 
 def remove_common_component(vectors: Matrix) -> Matrix:
-    """Return v - u u^T v of each row, u the first right singular vector of the (n, dim) rows, uncentred.
-
-    BenchError: only zeros, or all rows on one line.
-    """
+    """Return v - u u^T v of each row, u the first right singular vector; BenchError: no other direction."""
     values, columns = np.linalg.eigh(vectors.T @ vectors)
     if not values[-1] > 0:
         raise BenchError("no word of these sentences has a vector")
@@ -137,11 +134,7 @@ class AverageEncoder(_VectorFile):
 
 
 class SifScorer(_VectorFile):
-    """Compares the pairs of a task by SIF; the common component is of that task's own sentences.
-
-    A vector depends on its task, so this is a scorer of pairs. ``counts`` has each token's count in a text,
-    JSON.
-    """
+    """Compares the pairs of a task by SIF; ``counts`` has each token's count in a text, JSON."""
 
     def __init__(self, path: Path, counts: Path, a: float) -> None:
         super().__init__(path)

@@ -73,10 +73,7 @@ def normalise_rows(vectors: Matrix) -> Matrix:
 
 
 class TargetWhitening:
-    """Compares the pairs of a task after whitening with that task's own sentences.
-
-    A vector depends on its task, so this is a scorer of pairs. ``k`` dimensions of the base are kept.
-    """
+    """Compares the pairs of a task after whitening with its own sentences, to ``k`` dimensions."""
 
     def __init__(self, base: Encoder, k: int) -> None:
         self.base, self.k = base, k

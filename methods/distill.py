@@ -60,11 +60,7 @@ _UNION = (
 
 
 class Distilled:
-    """A method distilled into one plain encoder.
-
-    ``teacher`` is the method to distil, with this method's options in braces; ``with_sick`` the same for a
-    student that learns from SICK's sentences.
-    """
+    """A method distilled into one plain encoder; ``teacher`` and ``with_sick`` name it, options in braces."""
 
     def __init__(self, card: MethodCard, teacher: str, with_sick: str = "") -> None:
         self.card, self.teacher, self.with_sick = card, teacher, with_sick or teacher

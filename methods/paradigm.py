@@ -165,11 +165,7 @@ class PairObjective(training.Objective):
 
 
 class PromptedViews:
-    """A text read in the prompts of two views.
-
-    ``longest`` is the tokens a sentence keeps, special tokens included, without the prompt; ``room`` the
-    model's limit.
-    """
+    """A text in the prompts of two views: ``longest`` tokens of a sentence, ``room`` the model's limit."""
 
     def __init__(self, tokenizer: Any, sentences: Sequence[str], longest: int, room: int) -> None:
         own = copy.deepcopy(tokenizer)  # a dev evaluation may use the other one meanwhile

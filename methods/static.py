@@ -119,10 +119,7 @@ def strip_tokenizer(tokenizer: Any) -> tuple[Tokenizer, list[int]]:
 
 
 def encode_tokens(parts: Sequence[tuple[float, nn.TransformerEncoder]], tokens: Sequence[int]) -> Matrix:
-    """Return the vector of each token by a weighted sum of transformers, float64 (V, H).
-
-    A token stands between the special tokens, or in the sentence's place of a template.
-    """
+    """Return the vector of each token, alone or in a template's place, by a weighted sum, float64 (V, H)."""
     total: Matrix | float = 0.0
     for weight, part in parts:
         before, after = nn.find_special_ids(part.tokenizer)

@@ -104,13 +104,10 @@ def mean_cls_norm(tower: tuple[Any, Any], context: StageContext) -> float:
 
 
 class JointObjective(training.Objective):
-    """The joint loss of TNCSE (no CAELs) or JTCSE.
+    """The joint loss of TNCSE (no CAELs) or JTCSE on [CLS] states and pooler outputs of two dropout views.
 
-    L = NCE(H_I, H_I) + NCE(H_II, H_II) + ICNCE + LTN(I -> II) + LTN(II -> I) on [CLS] states H and pooler
-    outputs P of two dropout views a sentence (TNCSE eq. 8, JTCSE eq. 15). ICNCE is NCE(H_I, H_II); with CAELs
-    NCE(H_I, H_II) + NCE(c_I, c_II) or, with probability 1/2 a step (drawn from ``coin``), the same with the
-    towers exchanged. Towers without poolers get fresh ones for training: both start from one, or
-    (fresh_pooler=each) each draws its own.
+    With CAELs ICNCE has the towers exchanged with probability 1/2 a step (drawn from ``coin``). Towers
+    without poolers get fresh ones for training: from one, or (fresh_pooler=each) each its own.
     """
 
     def __init__(

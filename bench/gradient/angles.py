@@ -143,10 +143,7 @@ def ratio_grid(
     batches: int = BATCHES,
     seed: int = 0,
 ) -> dict[str, FloatArray]:
-    """Ratio of ArcCon and of MET (at the hardest negative) in every cell (Figure 4).
-
-    ``sampled``: the mean over batches (paper), or the value at the means themselves (released).
-    """
+    """Ratio of ArcCon and of MET in every cell (Figure 4): ``sampled`` (paper) or at the means (released)."""
     rows = positive_means() if positive is None else positive
     columns = negative_means() if negative is None else negative
     if sampled:
@@ -194,11 +191,7 @@ def arccon_ratio(cosine: FloatArray, u: float = ANGLE) -> FloatArray:
 
 @dataclass(frozen=True)
 class RatioBounds:
-    """Ratios between which a step brings an anchor nearer to its positive (Lemma 1).
-
-    ``real`` (n,) is False where the root is imaginary or the anchor is at its positive; ``lower`` and
-    ``upper`` are of the others.
-    """
+    """Lemma 1's bounds of the ``real`` anchors (n,): neither an imaginary root nor at the positive."""
 
     real: NDArray[np.bool_]
     lower: FloatArray

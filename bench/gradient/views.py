@@ -77,10 +77,7 @@ def cosine_density(values: FloatArray, bins: int = 200) -> tuple[FloatArray, Flo
 
 @dataclass(frozen=True)
 class HardestNegatives:
-    """Every kept anchor's cosines with its positive and its hardest negative, (kept,).
-
-    ``alpha`` is the angle between the directions to the two in the tangent plane at the anchor.
-    """
+    """Every kept anchor's cosines, and ``alpha``, the tangent plane's angle between the directions."""
 
     positive: FloatArray
     negative: FloatArray
@@ -104,11 +101,7 @@ def hardest_negatives(
 
 
 def required_ratios(hardest: HardestNegatives, strength: float, *, acute: bool = False) -> RatioBounds:
-    """Lemma 1's bounds for the hardest negative of every kept anchor (Figure 8a).
-
-    ``acute`` keeps those whose theta_ii, theta_ij and alpha are below a right angle, as the released code
-    does.
-    """
+    """Lemma 1's bounds of every kept anchor (Figure 8a); ``acute``: angles below 90 degrees, as released."""
     chosen = np.ones(len(hardest.positive), dtype=bool)
     if acute:
         chosen = (hardest.positive > 0) & (hardest.negative > 0) & (np.cos(hardest.alpha) > 0)
