@@ -40,10 +40,7 @@ class RecordInterval:
 
 @dataclass(frozen=True)
 class MethodInterval:
-    """The suite average of one method over its seeds, in the metric's unit, with Student's interval.
-
-    ``iqm`` is the interquartile mean over seeds and tasks.
-    """
+    """The suite average of one method over its seeds, in the metric's unit, with Student's interval."""
 
     profile: str
     suite: str

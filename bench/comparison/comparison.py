@@ -32,16 +32,11 @@ class Comparison:
     """Two groups of runs on one suite, in the metric's unit; differences are first - second.
 
     Args:
-        profile: Profile of both, or both profiles.
         seeds: Used seeds of the first and of the second; () for a deterministic method.
-        level: Confidence level of the intervals; one minus it is the verdict's error rate.
         means: By task, "avg" the last: mean of the first and of the second.
         findings: The difference of the average: the first is the verdict's, the others speak for less.
         corrected_tasks: Several tasks after Benjamini and Hochberg's correction, of seeds or else of items.
-        seed_level: Of methods with seeds.
         item_level: If asked for, unless ``item_reason`` prevents it.
-        limits: What else differs, in sentences.
-        notes: Notes of the records, for every output.
     """
 
     profile: str
@@ -134,9 +129,7 @@ def correct_comparisons(
     """Correct the verdicts for the number of comparisons; a single one stays as it is.
 
     Findings below the verdict are corrected among those of their scope; a comparison without one counts with
-    its verdict, so that every family has all comparisons. Each answer has the error rate divided by the
-    number of comparisons, so that all hold together. The method is "holm" for one method against others,
-    "fdr_bh" (Benjamini-Hochberg) for an exploratory grid.
+    its verdict, so that every family has all comparisons. All answers hold together.
     """
     count = len(comparisons)
     if count < 2:

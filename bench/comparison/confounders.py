@@ -22,10 +22,7 @@ _MOST = 6  # differing options that a sentence names
 
 
 def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
-    """Return (training text's sha256, batch size) of a run's stages, which with the seed order its sentences.
-
-    Empty for an untrained run, and for stages of several batch sizes.
-    """
+    """Return (training text's sha256, batch size) of a run's stages, empty for several batch sizes."""
     sizes = {size for name, size in record.options.items() if name.split(".")[-1] == "batch_size"}
     if len(sizes) != 1 or "corpus" not in record.training:
         return frozenset()

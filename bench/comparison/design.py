@@ -11,11 +11,7 @@ from bench.stats.seed_design import PAIRED_TESTS, RequestedTest, Seeds, SeedTest
 
 @dataclass(frozen=True)
 class Design:
-    """The test over seeds and its reason: what pairs the runs of a seed, by the records.
-
-    ``left_out`` are seeds of both sides that lack a partner, ``too_few`` common seeds that are too few for a
-    test.
-    """
+    """The test over seeds and its reason: what pairs the runs of a seed, by the records."""
 
     test: SeedTest
     asked: RequestedTest
@@ -32,10 +28,7 @@ class Design:
 def choose_comparison_design(
     a: Group, b: Group, asked: RequestedTest, where: str
 ) -> tuple[Group, Group, Design]:
-    """Choose the test over seeds, and the runs of both sides that it uses, by ``bench.stats.seed_design``.
-
-    Scores are ignored.
-    """
+    """Choose the test over seeds, and both sides' runs that it uses, without reading scores."""
     common = common_seeds(a.seeds, b.seeds)
     shared = describe_pairing(_select_seeds(a, common[0]), _select_seeds(b, common[1])) if common[0] else None
     names = (a.label, b.label)

@@ -102,11 +102,7 @@ class SeedPairs:
 
 @dataclass(frozen=True)
 class OutlyingSeeds:
-    """Seeds of both sides, and pairs, far from the others; see ``bench.stats.robustness.find_outliers``.
-
-    With outlying seeds, ``coverage`` is that of the interval if each run of a side collapses with probability
-    10%.
-    """
+    """Seeds of both sides, and pairs, far from the others; ``coverage`` is that of collapsing runs."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]
@@ -119,18 +115,13 @@ class SeedLevel:
     """The evidence of the seeds, in the metric's unit; a deterministic side is a fixed score.
 
     Args:
-        design: The test and its reason.
         tasks: By task, "avg" the last: the t test of the design; its interval also complements an exact test.
         exact: Of up to 40 seeds: sign flips of pairs and against a deterministic side, otherwise the
-        permutation. pairs: None for unpaired seeds. coverage: The measured coverage of the interval. unequal:
-        The measured size of the permutation of runs for sides with such unequal spreads; None for
-            others, and for pairs.
-        superiority: P(A > B) of the average, with its interval.
-        hedges_g: Effect size of the average, if defined.
+            permutation.
+        unequal: The measured size of the permutation for sides with such unequal spreads, if any.
         iqm: Difference of the interquartile means; None if they trim nothing.
         aso: Almost stochastic order of the average, descriptive; None under five seeds.
         further_run: Interval for the difference of one further run of each, unpaired.
-        spread: The spread for plans; None if nothing varies.
     """
 
     design: Design
@@ -224,8 +215,7 @@ DrawItems = Callable[[Sequence[CampaignRun]], Iterable[RunDraws]]
 class CheckpointPair:
     """One checkpoint of each side on the same items: by task, the paired bootstrap and its cross-checks.
 
-    ``tasks`` has "avg" the last. ``williams`` and ``steiger`` are of correlations, None if undefined;
-    ``mcnemar`` is of predicted classes. The seed of a deterministic method is None.
+    ``williams`` and ``steiger`` are of correlations, ``mcnemar`` is of predicted classes.
     """
 
     seeds: tuple[int | None, int | None]
@@ -241,11 +231,9 @@ class ItemLevel:
 
     Args:
         tasks: By task, "avg" the last: paired bootstrap, a side's scores averaged in every draw.
-        corrected: By task, if there are several: the same at the level that agrees with its p after Benjamini
-            and Hochberg's correction over the tasks.
+        corrected: By task: the same at the level that agrees with its p after Benjamini and Hochberg's
+            correction over the tasks.
         checkpoints: Pairs of one seed, or each run with the one run of the other side.
-        components: Seeds and items together, of methods with seeds.
-        coverage: The measured coverage of its interval.
         rescored: True if all scores were computed again from predictions and data.
     """
 

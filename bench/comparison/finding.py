@@ -40,14 +40,9 @@ class ComparisonFinding:
     Args:
         speaks_for: Further "seeds", further "items", or "both".
         low: Lower end of the interval, for an exact test of the t test of the same design.
-        high: Upper end.
-        df: Degrees of freedom, if seeds vary.
-        minimum_p: The smallest attainable p.
         level: Confidence level of the interval; one minus it is the verdict's error rate.
         exact_minimum: The smallest attainable p of an exact test with as many seeds, if any.
-        coverage: The measured coverage of the interval, if any.
         also: (error, df) of another interval that has to hold at any level, see ``ComponentsDifference``.
-        corrected: After correction for several comparisons, if any.
     """
 
     speaks_for: Scope
@@ -118,10 +113,7 @@ class ComparisonFinding:
 def collect_findings(
     seeds: SeedLevel | None, items: ItemLevel | None, level: float, scope: Scope | None
 ) -> tuple[ComparisonFinding, ...]:
-    """Return the findings of the average if there is one of the scope (default: both), the first.
-
-    An exact test speaks for seeds, so it comes first by default.
-    """
+    """Return the findings of the average, that of the scope first; default an exact test, or both."""
     findings: dict[Scope, ComparisonFinding] = {}
     exact = seeds.exact.get(AVERAGE) if seeds else None
     least = exact.minimum_p if exact else None

@@ -64,10 +64,7 @@ class RefusedError(BenchError):
 
 @dataclass(frozen=True)
 class RunDraws:
-    """A run's (draws, tasks) scores in draws of items, and its tasks by name.
-
-    Without data or predictions ``tasks`` is None; the scores are then those of the stored draws, unchecked.
-    """
+    """A run's (draws, tasks) scores in draws of items, and its tasks; None for unchecked stored draws."""
 
     values: Draws
     tasks: dict[str, SuiteTask] | None
@@ -101,9 +98,8 @@ def draw_items(
 ) -> Iterator[RunDraws]:
     """Yield the scores of finished runs on the same tasks, in draws of items that all runs share.
 
-    Draws stored in the run's campaign are checked and used, others are computed and stored. With the
-    evaluation data, the scores are computed again too. ``say`` gets a line for a damaged or unwritable file,
-    ``progress`` the number of runs done.
+    Draws stored in the run's campaign are checked and used, others are computed and stored. ``say`` gets a
+    line for a damaged or unwritable file, ``progress`` the number of runs done.
     """
     size = max(1, _CHUNK // draws)
     for start in range(0, len(runs), size):

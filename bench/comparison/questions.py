@@ -47,15 +47,9 @@ class Published:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers; each is None if it was not asked for, or if the data cannot give it.
+    """The answers of the level 1 - alpha; None if not asked for, or if the data cannot give it.
 
-    Args:
-        level: 1 - alpha of each; alpha is divided by the number of comparisons.
-        margin: Equality within the margin.
-        claim: The claimed lead.
-        published: Published differences against one further run of each; empty for two methods without seeds.
-        plan: Seeds for the difference to detect.
-        power: The power of the present seeds.
+    ``published`` is against one further run of each; ``power`` is that of the present seeds.
     """
 
     level: float

@@ -20,10 +20,7 @@ MOST = 5_000
 
 @dataclass(frozen=True)
 class RankedItems:
-    """A task's pairs of sentences, their gold scores, and by method their ranks.
-
-    A rank is the mean over seeds to one decimal, 1 for the most similar pair.
-    """
+    """A task's pairs, gold scores, and by method the mean ranks over seeds, 1 for the most similar pair."""
 
     task: str
     texts: tuple[tuple[str, str], ...]

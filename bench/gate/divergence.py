@@ -36,11 +36,7 @@ def find_first_change(
     Equal are due: every byte on equal versions and CPU; of a deterministic cell every similarity to ``CLOSE``
     elsewhere; of a seed with equal versions on another CPU its average to ``REPEATS``, and the last loss of
     every stage to ``LOSSES``. A pair is (reference, new). ``moved`` has the largest difference of a
-    similarity by the reference's place.
-
-    Returns:
-        The stage, such as "training of sub1", "similarities" or "scores", if any; and the largest accepted
-        difference of a similarity, if any.
+    similarity by the reference's place; the largest accepted one is returned with the stage.
     """
     accepted = []
     for then, now in pairs:

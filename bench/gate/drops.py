@@ -1,9 +1,6 @@
 """Drops of scores over the seeds of both sides: tests, limits and the smallest detectable drop.
 
-Common seeds have paired t tests, others Welch's.
-
-The gate compares one specification with itself, so the design alone decides. A seed decides a run's draws,
-first weights, batches and dropout: two runs of one seed are a pair, also on two machines.
+The gate compares one specification with itself, so two runs of one seed are a pair, also on two machines.
 """
 
 from __future__ import annotations
@@ -31,10 +28,7 @@ _MIXED = "score"  # the metric of an average over several metrics
 
 @dataclass(frozen=True)
 class Sides:
-    """Finished records of one cell, by seed: compared ones (``then``, ``now``) and all of both sides.
-
-    The test is "paired t", "Welch", or None for a single run. ``reference`` sets the limit by its spread.
-    """
+    """Finished records of one cell, by seed: compared ones (``then``, ``now``) and all of both sides."""
 
     then: tuple[RunRecord, ...]
     now: tuple[RunRecord, ...]
@@ -57,10 +51,7 @@ class Sides:
 
     @property
     def has_limit(self) -> bool:
-        """True if the reference's spread over seeds limits the drop.
-
-        One pair from one machine needs none: unchanged code gives equal bytes.
-        """
+        """True if the reference's spread limits the drop; one pair from one machine needs equal bytes."""
         return len(self.reference) > 1 and not (self.test is None and self.same_machine)
 
     @property
@@ -92,11 +83,7 @@ def name_run(record: RunRecord) -> str:
 def choose_seed_design(
     then: Sequence[RunRecord], now: Sequence[RunRecord], *, pairs: bool = True
 ) -> SeedDesign:
-    """Choose the test over the seeds of both sides, which have one specification.
-
-    One or two common seeds are enough if a side has no others: a gate may repeat only some seeds of its
-    reference. ``pairs`` is False for means over cells whose runs are no pairs.
-    """
+    """Choose the test over both sides' seeds; ``pairs`` is False for means of unpaired runs."""
     seeds = []
     for side in (then, now):
         seeds.append([seed for seed in list_record_seeds(side) if seed is not None])
@@ -150,14 +137,10 @@ def measure_drops(sides: Sides, level: float) -> dict[str, Drop]:
 
 
 def compute_drop_limit(sides: Sides, level: float) -> float | None:
-    """Return the largest drop of the average that the reference's own spread over seeds explains.
+    """Return the largest drop that the reference's own spread over seeds explains; None for a single run.
 
     t s sqrt(1 / n_then + 1 / n_now), with s and its degrees of freedom from the reference. New runs of the
-    same method exceed it by chance in at most (1 - level) / 2, for any correlation. The spread of a break
-    over the seeds cannot hide it.
-
-    Returns:
-        The limit, 0 if the reference's seeds agree; None for a reference with a single run.
+    same method exceed it by chance in at most (1 - level) / 2, for any correlation.
     """
     if not sides.has_limit:
         return None
@@ -175,14 +158,10 @@ def _require_score(record: RunRecord, task: str) -> float:
 
 
 def average_cells(cells: Mapping[Key, Sides]) -> tuple[Key, Sides] | None:
-    """Return the average over seeded cells, equal ones among them, as a cell of its own.
+    """Return the average over seeded cells, equal ones among them, as a cell of its own with its key.
 
-    Each of its runs is the mean of the cells' runs of one seed, so that the spread over seeds is that of the
-    mean. A cell needs two seeds per side to count.
-
-    Returns:
-        Its key, ("", "average of 3 cells", ""), and its runs of the common seeds; None for fewer than two
-        cells or common seeds, and if only some cells are pairs.
+    Each of its runs is the mean of the cells' runs of one seed. A cell needs two seeds per side to count.
+    None for fewer than two cells or common seeds, and if only some cells are pairs.
     """
     seeded = []
     for sides in cells.values():
@@ -233,18 +212,11 @@ def smallest_detectable_drop(
 ) -> float | None:
     """Return the smallest true drop of a cell's average that fails the gate with a chance of ``power``.
 
-    For a deterministic cell it is the tolerance. For a seeded one it follows from the reference alone, so
-    that an equal cell has it too: new runs are drawn with the reference's spread on both sides, and the
-    gate's own rule is applied to each draw. The rule is monotone: a draw fails from some true drop on, and
-    the result is the quantile of these. The reference's few seeds leave mean and spread uncertain, so both
-    are drawn as well (of a normal distribution, with the prior 1 / sigma); then the chance holds over
-    references and new runs together. Three seeds detect little for that reason.
-
-    Runs of one seed share nothing by default, the worst case. Pairs that stay alike detect more: then
-    ``correlation`` is that of both runs of a seed, in [0, 1).
-
-    Returns:
-        The drop in the metric's unit; None for a reference with a single seed.
+    For a deterministic cell it is the tolerance; None for a reference with a single seed. For a seeded one
+    new runs are drawn with the reference's spread on both sides, and the gate's own rule is applied to each
+    draw. A draw fails from some true drop on, and the result is the quantile of these. The reference's mean
+    and spread are drawn as well (of a normal distribution, with the prior 1 / sigma). ``correlation`` is that
+    of both runs of a seed, in [0, 1); 0 is the worst case.
     """
     if not 0 < power < 1 or not 0 <= correlation < 1:
         raise ValueError(f"power={power}, correlation={correlation}; expected (0, 1) and [0, 1)")

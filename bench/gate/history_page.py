@@ -215,10 +215,7 @@ _LABEL = 74
 
 
 def draw_history_chart(line: CellHistory, number_of: int, name: Callable[[GatePoint], str]) -> str:
-    """Return one ``<svg>`` element with a unique number on the page; any text in it is escaped.
-
-    ``name`` returns the short name of a point's build.
-    """
+    """Return one ``<svg>`` element with a unique number on the page; ``name`` shortens a point's build."""
     points, bottom = line.points, _HEIGHT - _BOTTOM
     y = _build_axis(points, bottom)
     width = (WIDTH - _LEFT - _RIGHT) / len(points)

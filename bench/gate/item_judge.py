@@ -104,12 +104,7 @@ def smallest_detectable_item_drop(
     """Return the smallest true drop over such items that fails the gate with a chance of ``power``.
 
     max(tolerance, z(level) e) + z(power) e, with the standard error e of the paired difference. If both have
-    equal scores in every draw, e is the reference's own times the root of 2, as if the next encoder shared
-    nothing with it: an upper bound, as encoders agree on difficult items. ``level`` is corrected for the
-    number of suites.
-
-    Returns:
-        The drop in the metric's unit; without draws, the tolerance.
+    equal scores in every draw, e is the reference's own times the root of 2, an upper bound.
     """
     if pair.draws is None:
         return tolerance

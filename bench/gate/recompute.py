@@ -24,10 +24,7 @@ _CHANGED = "today's code scores the reference's own predictions otherwise: {}"
 
 @dataclass(frozen=True)
 class RescoreOutcome:
-    """Answer to the first question: changed cells and their records, and the number of equal records.
-
-    ``unasked`` has a line for each suite that could not be scored.
-    """
+    """Changed cells and their records, the number of equal records, and a line for each ``unasked`` suite."""
 
     cells: tuple[CellVerdict, ...]
     records: int

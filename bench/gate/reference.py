@@ -41,7 +41,6 @@ def open_reference(text: str, scratch: Path, *, new: bool = False) -> ResultStor
     """Return the reference's store: a campaign folder, or a copy in ``scratch`` of one in a git revision.
 
     The text is a folder, ``REV`` or ``REV:FOLDER`` (below the repository's root; default results/reference).
-    A ``new`` folder is made later. The work tree stays unchanged.
     """
     folder = Path(text)
     if folder.is_dir() or new:
@@ -97,7 +96,6 @@ def load_gate_records(
     """Return a campaign's records of methods (comma-separated ids) and seeds; default all.
 
     Deterministic methods stay for any seeds. A record with wrong predictions is returned as failed.
-    ``may_lack`` leaves missing seeds to the verdict.
     """
     records = store.records()
     if methods is not None:
@@ -197,8 +195,7 @@ def plan_reference(
 ) -> list[Plan]:
     """Plan the cells of a reference's records again, in a folder of results.
 
-    A record under its method's registered name has the options of its profile today, so that the gate detects
-    a changed profile; any other has its own. Its model may be one that the reference keeps.
+    A record under its method's registered name has its profile's options of today; any other has its own.
     """
     methods: dict[RunSpec, list[MethodRequest]] = {}
     for of_cell in group_by(records, cell_key).values():
@@ -244,7 +241,7 @@ def update_reference(
     new: Sequence[RunRecord],
     cells: Sequence[CellVerdict],
 ) -> list[str]:
-    """Replace cells of a reference by new records of a source, each record atomically; return a line a cell."""
+    """Replace a reference's cells by a source's new records, each atomically; return a line a cell."""
     if broken := [cell for cell in cells if cell.status in BROKEN]:
         names = ", ".join(cell.key[1] for cell in broken)
         raise CellFailedError(f"the reference stays as it was: {names} failed or is missing")

@@ -69,10 +69,7 @@ def _halve_weights(file: Path) -> None:
 def keep_encoders(
     store: ResultStore, planned: Sequence[Plan], methods: Sequence[str], scratch: Path
 ) -> Iterator[str]:
-    """Keep the first seed's encoder of methods in a reference, with its record; yield a line each.
-
-    The plans have run and trained them.
-    """
+    """Keep the first seed's encoder of trained methods in a reference, with its record; yield a line each."""
     for method in methods:
         plan, job = _first_job(planned, method)
         weights = scratch / "kept" / method / _FOLDER

@@ -233,10 +233,7 @@ def format_gate_markdown(gate: Gate) -> str:
 
 
 def format_gate_json(gate: Gate) -> str:
-    """Format everything, in the metric's unit at full precision, keys sorted; text as ASCII.
-
-    ``verdicts`` has every cell and the average over them in words, ``cells`` and ``overall`` the figures.
-    """
+    """Format everything, in the metric's unit at full precision, keys sorted; text as ASCII."""
     verdicts = []
     for cell in gate.verdicts:
         text = describe_cell_verdict(cell)
@@ -296,11 +293,7 @@ _BROKEN = (Status.FAILED, Status.MISSING, Status.DIFFERENT)
 
 
 def format_junit(gate: Gate) -> str:
-    """Return the file.
-
-    A regression and changed numbers are failures; a failed, missing or different cell is an error; an unclear
-    one is skipped, as it is no pass. The average over cells is a test case, "average".
-    """
+    """Return the file; a failed, missing or different cell is an error, an unclear one is skipped."""
     root = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(
         root,

@@ -77,21 +77,13 @@ class CellVerdict:
     """One cell: a method on a suite, over its seeds.
 
     Args:
-        status: "equal" (to the last bit, or as close as another CPU comes), "ok", "improved", "new" (an
-        encoder
-            for the reference), "unclear" (an insignificant drop above the tolerance), "changed" (other
-            numbers where equal ones were due), "regression", "failed", "missing" or "different"
-            (incomparable).
-        seeds: Compared seeds of the reference.
-        new_seeds: Compared new seeds.
+        status: "equal" (to the last bit, or as close as another CPU comes), "new" (an encoder for the
+            reference), "unclear" (an insignificant drop above the tolerance), "changed" (other numbers where
+            equal ones were due), "different" (incomparable).
         drops: By task, "avg" the last.
-        test: "paired t" or "Welch", if tested.
         limit: The largest drop that the reference's own spread over seeds explains, if known.
-        reasons: In words.
         stage: The first stage with other numbers than due: "training of sub1", "similarities", "scores".
-        sees: The smallest true drop of the average that would fail with a chance of ``POWER``, in the
-        metric's
-            unit, if known.
+        sees: The smallest true drop that would fail with a chance of ``POWER``, in the metric's unit.
     """
 
     key: Key
@@ -132,14 +124,12 @@ class CellVerdict:
 
 @dataclass(frozen=True)
 class Gate:
-    """The verdict over all cells.
+    """The verdict over all cells, in the order of profile, method and suite.
 
     Args:
-        cells: In the order of profile, method and suite.
         tolerance: Accepted drop of a cell's average, in the metric's unit.
         tested: Cells with a test or a limit, each at the level 1 - (1 - level) / tested.
         repeated: True if the new records repeat the reference's specification.
-        warnings: Other differences: versions, machine, additional cells.
         strict: True if other numbers than due fail.
         overall: The average over at least two cells that were trained again, of their common seeds.
         build: Known "date", "bench" and "commit", for the history.

@@ -38,10 +38,7 @@ AVERAGE_KEY: Key = ("", "average", "")
 
 @dataclass(frozen=True)
 class Build:
-    """One verdict of ``bench check``, from a file below the folder (without ".json").
-
-    The sentence is the verdict in one line. Older files lack date, commit and version.
-    """
+    """One verdict of ``bench check``, from a file below the folder; older ones lack date, commit, version."""
 
     file: str
     date: datetime | None
@@ -116,10 +113,7 @@ class History:
     by_date: bool
 
     def lines(self, methods: Sequence[str] | None = None) -> list[CellHistory]:
-        """Return the history of every cell of these methods, by default of all, the average over cells last.
-
-        The average is the method "average".
-        """
+        """Return the history of every cell of these methods (default all), the method "average" last."""
         points: dict[Key, list[GatePoint]] = {}
         last: dict[Key, float] = {}
         for build in self.builds:

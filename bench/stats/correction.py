@@ -14,13 +14,7 @@ METHODS = {"holm": "Holm", "fdr_bh": "Benjamini-Hochberg"}
 
 @dataclass(frozen=True)
 class Adjusted:
-    """One comparison of a family.
-
-    Args:
-        p: Its p before correction.
-        adjusted: Its p after correction.
-        minimum: The smallest attainable adjusted p, given the other comparisons.
-    """
+    """One comparison of a family; ``minimum`` is its smallest attainable adjusted p, given the others."""
 
     p: float
     adjusted: float
@@ -29,13 +23,7 @@ class Adjusted:
 
 @dataclass(frozen=True)
 class Family:
-    """Comparisons that were corrected together.
-
-    Args:
-        name: Such as "new method against the baselines", for the caption.
-        correction: "Holm" or "Benjamini-Hochberg".
-        comparisons: By name.
-    """
+    """Comparisons by name that were corrected together; ``name`` is for the caption."""
 
     name: str
     correction: str
@@ -70,8 +58,6 @@ def benjamini_hochberg(
     p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | None = None
 ) -> Family:
     """Benjamini and Hochberg's correction (1995): bounds the expected share of false claims among all claims.
-
-    For exploratory grids. Arguments, result and errors are those of ``holm``.
 
     >>> family = benjamini_hochberg({"tau 0.01": 0.01, "tau 0.05": 0.04, "tau 0.1": 0.03}, "grid of tau")
     >>> [round(one.adjusted, 3) for one in family.comparisons.values()]
@@ -120,10 +106,8 @@ def adjust_p_values(values: Sequence[float], method: str) -> list[float]:
 def adjust_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> dict[str, float]:
     """Return for each comparison the level at which its interval agrees with its corrected p.
 
-    An interval of the level 1 - alpha may contradict a corrected p: it excludes 0 though the p is not
-    significant. With p sorted and R of n rejected at alpha: the i-th rejected gets 1 - alpha / (n - i + 1)
-    after Holm, the level of its own step, and 1 - R alpha / n after Benjamini-Hochberg, which keeps the
-    expected share of missing intervals among the rejected ones at alpha (Benjamini and Yekutieli 2005, J. Am.
+    With p sorted and R of n rejected at alpha: the i-th rejected gets 1 - alpha / (n - i + 1) after Holm, the
+    level of its own step, and 1 - R alpha / n after Benjamini-Hochberg (Benjamini and Yekutieli 2005, J. Am.
     Stat. Assoc. 100). All others get 1 - alpha / n. So an interval that is dual to its test excludes 0
     exactly if the corrected p is at most alpha.
 

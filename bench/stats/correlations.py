@@ -26,13 +26,7 @@ EQUAL = 1e-12
 
 @dataclass(frozen=True)
 class CorrelationTest:
-    """A test of r12 = r13.
-
-    Args:
-        difference: r12 - r13.
-        statistic: t (Williams) or z (Steiger); its sign is the difference's.
-        df: Degrees of freedom of t; None for z.
-    """
+    """A test of r12 = r13; ``statistic`` is t (Williams) or z (Steiger), ``df`` is None for z."""
 
     difference: float
     statistic: float
@@ -45,12 +39,8 @@ def williams(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     """Williams' t of two correlations with a shared variable (Williams 1959; Steiger 1980, eq. 7).
 
     Variable 1 is the gold score, 2 and 3 are the systems; n >= 4 is the number of pairs.
-
     t = (r12 - r13) sqrt((n - 1)(1 + r23) / (2 (n - 1) / (n - 3) |R| + m^2 (1 - r23)^3)), n - 3 degrees of
     freedom, |R| = 1 - r12^2 - r13^2 - r23^2 + 2 r12 r13 r23 and m = (r12 + r13) / 2.
-
-    Returns:
-        The test; t = 0 and p = 1 if r12 = r13, also for equal predictions.
 
     >>> test = williams(0.5, 0.4, 0.1, n=103)
     >>> round(test.statistic, 3), test.df, round(test.p, 3)
@@ -71,7 +61,7 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
     """Steiger's z of two correlations with a shared variable, from pooled estimates (Steiger 1980, eq. 14).
 
     z = (atanh r12 - atanh r13) sqrt((n - 3) / (2 - 2 s)), s = psi / (1 - m^2)^2 with m = (r12 + r13) / 2 and
-    psi = r23 (1 - 2 m^2) - m^2 (1 - 2 m^2 - r23^2) / 2. Arguments and result are those of ``williams``.
+    psi = r23 (1 - 2 m^2) - m^2 (1 - 2 m^2 - r23^2) / 2.
 
     >>> test = steiger(0.5, 0.4, 0.1, n=103)
     >>> round(test.statistic, 3), round(test.p, 3)
@@ -94,12 +84,8 @@ class RankCorrelation:
     """The rank correlation of two lists of n numbers; ties have average ranks.
 
     Args:
-        n: Length of both.
-        rho: Spearman's; None for fewer than four numbers, or a constant list.
+        rho: Spearman's; None for fewer than four numbers, or a constant list, as Kendall's ``tau``-b.
         low: Lower end of its interval (Bonett and Wright 2000); None if rho is None, 1 or -1.
-        high: Upper end.
-        level: Confidence level.
-        tau: Kendall's tau-b; None if rho is None.
     """
 
     n: int
@@ -113,10 +99,7 @@ class RankCorrelation:
 def rank_correlation(
     x: Sequence[float], y: Sequence[float], level: float = 0.95, independent: int | None = None
 ) -> RankCorrelation:
-    """Correlate two lists (n,) by their ranks.
-
-    ``independent`` is the number of independent entries, for rho's interval; default all. Fewer than four
-    give none.
+    """Correlate two lists (n,) by their ranks; ``independent`` entries count for rho's interval, default all.
 
     >>> order = rank_correlation([1, 2, 3, 4, 5], [1, 3, 2, 5, 4])
     >>> round(order.rho, 3), round(order.tau, 3), round(order.low, 2), round(order.high, 2)

@@ -23,15 +23,10 @@ class CoverageRow:
     """One procedure in one setting.
 
     Args:
-        method: The procedure, such as "welch" or "paired t".
-        design: Distribution of the scores, such as "normal" or "collapse".
-        n_a: Seeds of a, or pairs.
-        n_b: Seeds of b; 1 for the one score of a deterministic method.
-        correlation: Of the pairs, if any.
+        n_a: Seeds of a, or pairs; ``n_b`` is 1 for the one score of a deterministic method.
         target: Population of the statement, such as "further seeds".
         nominal: Level of an interval, or error rate of a test, if claimed.
         measured: Share of simulations whose interval held the true value, or whose test was wrong.
-        simulations: Their number.
     """
 
     method: str
@@ -48,10 +43,7 @@ class CoverageRow:
 
     @property
     def keeps(self) -> bool | None:
-        """True if the procedure is at most 2 points worse than nominal, if it has a level.
-
-        A wider interval and a test that is wrong more seldom count as kept: they err on the safe side.
-        """
+        """True if the procedure is at most 2 points worse than nominal, if it has a level."""
         if self.nominal is None:
             return None
         short = self.nominal - self.measured if self.nominal > 0.5 else self.measured - self.nominal
@@ -104,17 +96,14 @@ def find_coverage(
     """Return the row that fits a procedure and its numbers of seeds.
 
     The row has the nearest numbers, by the sum of |log(n / measured n)| over both sides. A tie goes to the
-    row with fewer seeds. Sides of equal spread are exchangeable. A side without seeds fits rows with one
-    score, where the method has any.
+    row with fewer seeds. Sides of equal spread are exchangeable.
 
     Args:
-        method: The procedure, as the table names it.
         n_a: Seeds of a, or pairs; of the side with the larger spread where spreads are unequal.
         n_b: Seeds of b; 1 for a deterministic method.
         correlation: Of the pairs: the nearest measured one. None: rows of independent sides, if any.
         design: Distribution of the scores; default the method's first.
         target: Population; default the method's first in that design.
-        rows: The table; default ``coverage.csv``.
 
     >>> row = find_coverage("welch", 7, 20)
     >>> row.n_a, row.n_b

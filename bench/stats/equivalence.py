@@ -1,10 +1,7 @@
 """Equality within a margin, claimed leads, and the differences that the data cannot rule out.
 
-A test that finds no significant difference is no evidence of equality. Here the null hypotheses are reversed:
-the true difference is as large as the margin, or smaller than the claim. The data have to refute that.
-
-All functions take a :class:`DifferenceEstimate`. :func:`estimate_from_interval` makes one from any t
-interval: Welch's, Student's, the paired one, those of variance components.
+The null hypotheses are reversed: the true difference is as large as the margin, or smaller than the claim.
+:func:`estimate_from_interval` makes the :class:`DifferenceEstimate` of any t interval.
 """
 
 from __future__ import annotations
@@ -42,10 +39,9 @@ class DifferenceInterval(Protocol):
 
 @dataclass(frozen=True)
 class DifferenceEstimate:
-    """A difference whose error follows Student's t.
+    """A difference a - b whose error follows Student's t.
 
     Args:
-        difference: a - b.
         error: Its standard error; 0 if nothing varies.
         df: Degrees of freedom of the error; infinite for a normal error, and if nothing varies.
         also: (error, df) of further t intervals that have to hold; the widest one depends on the level.
@@ -85,19 +81,15 @@ class DifferenceEstimate:
 
 @dataclass(frozen=True)
 class Equivalence:
-    """The verdict on equality within a margin.
+    """The verdict on equality within a margin; ``level`` is 1 - alpha, the error rate of every test here.
 
     Args:
         verdict: "equal within": significantly inside (-margin, margin). "different": significantly outside.
             "not shown": neither.
-        margin: The margin, in the scores' unit.
-        level: 1 - alpha, the error rate of every test here.
         p_lower: p of the test that the true difference is -margin or less.
         p_upper: p of the test that it is margin or more.
         p_different: p of the two-sided test that it is within the margin.
-        high: Upper end, and upper bound.
-        largest: The larger of |low| and |high|: a bound of the absolute difference, of level 1 - alpha. It is
-            the smallest margin with the verdict "equal within".
+        largest: The larger of |low| and |high|: a bound of the absolute difference, of level 1 - alpha.
     """
 
     verdict: Literal["equal within", "not shown", "different"]
@@ -118,17 +110,13 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class Claim:
-    """The verdict on a claimed lead.
+    """The verdict on a claimed lead of a over b; ``low`` and ``high`` are bounds of the level 1 - alpha each.
 
     Args:
         verdict: "supported": significantly as large as claimed. "contradicted": significantly smaller.
             "not supported": neither.
-        size: The claimed difference, a - b.
-        level: 1 - alpha, the error rate of both tests.
         p: p of the test that the true difference is smaller than claimed: a small p supports the claim.
         p_against: p of the test that it is as large as claimed: a small p contradicts the claim.
-        low: Lower bound of the true difference, of level 1 - alpha.
-        high: Upper bound, of level 1 - alpha.
     """
 
     verdict: Literal["supported", "not supported", "contradicted"]
@@ -146,8 +134,7 @@ def estimate_from_interval(
     """Return the difference, standard error and degrees of freedom behind a t interval.
 
     error = (high - low) / (2 t), with t the quantile of (1 + level) / 2 at the interval's degrees of freedom.
-    A bootstrap's percentile interval is no t interval. ``also`` has (error, df) of other intervals that have
-    to hold too, from ``variance_components``.
+    ``also`` has (error, df) of other intervals that have to hold too, from ``variance_components``.
 
     >>> from bench.stats.seeds import welch
     >>> estimate = estimate_from_interval(welch([1, 2, 3], [2, 4, 5, 6]))
@@ -166,8 +153,7 @@ def estimate_from_interval(
 def largest_possible_difference(estimate: DifferenceEstimate, level: float = 0.95) -> float:
     """Return the largest absolute difference that the data cannot rule out, in the scores' unit.
 
-    The larger of |difference - t error| and |difference + t error|, with t the quantile of the level, in
-    (0.5, 1). The true absolute difference lies above it in at most 1 - level of all repetitions.
+    |difference| + t error, with t the quantile of the level, in (0.5, 1).
 
     >>> round(largest_possible_difference(DifferenceEstimate(-0.05, 0.61, 8)), 2)
     1.18
@@ -179,12 +165,10 @@ def largest_possible_difference(estimate: DifferenceEstimate, level: float = 0.9
 def equivalence_test(estimate: DifferenceEstimate, margin: float, level: float = 0.95) -> Equivalence:
     """Two one-sided tests of equality within a margin (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
 
-    The margin is above 0 and chosen before the scores are seen; the level is in (0.5, 1).
-
-    "Equal within": both t tests, of difference <= -margin and of difference >= margin, have p <= alpha, so
-    the interval of level 1 - 2 alpha is inside the margin. "Different": the two-sided interval of the level
-    is outside the margin. Either is wrong in at most alpha of all repetitions (measured:
-    ``bench.stats.coverage``, method "equivalence").
+    The margin is above 0 and chosen before the scores are seen; the level is in (0.5, 1). "Equal within":
+    both t tests, of difference <= -margin and of difference >= margin, have p <= alpha. "Different": the
+    two-sided interval of the level is outside the margin. Measured: ``bench.stats.coverage``, method
+    "equivalence".
 
     >>> result = equivalence_test(DifferenceEstimate(-0.05, 0.08, 4), margin=0.3)
     >>> result.verdict, round(result.p, 3), round(result.largest, 2)
@@ -233,9 +217,8 @@ def claim_test(estimate: DifferenceEstimate, size: float, level: float = 0.95) -
 def predict_run_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> tuple[float, float]:
     """Return a prediction interval (low, high) for the difference of one further run of each method.
 
-    It checks a published difference of two single checkpoints: outside of it, other seeds do not explain the
-    gap to ours. The runs are unpaired: difference -+ t sqrt(V) with V = s_a^2 (1 + 1 / n_a) +
-    s_b^2 (1 + 1 / n_b) and Satterthwaite's degrees of freedom of V.
+    The runs are unpaired: difference -+ t sqrt(V) with V = s_a^2 (1 + 1 / n_a) + s_b^2 (1 + 1 / n_b) and
+    Satterthwaite's degrees of freedom of V. A published difference outside needs more than other seeds.
 
     >>> low, high = predict_run_difference([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(low, 2), round(high, 2)

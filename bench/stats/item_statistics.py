@@ -20,7 +20,6 @@ class SuiteDraws:
 
     Args:
         rows: Each method's runs, as a slice of all methods' runs.
-        tasks: Names.
         pairs: Number of pairs of each task.
         observed: (runs of all methods, tasks).
         draws: (draws, runs of all methods, tasks); in a draw all runs see the same pairs of a task.
@@ -48,11 +47,9 @@ def draw_suite(
     """Draw the items of every task with replacement, once for all methods and runs.
 
     Args:
-        predictions: For every method and task (runs, pairs), or (pairs,) for one run. A method has the same
-            runs on all tasks, in the same order; methods may have different numbers of runs.
-        gold: For every task (pairs,).
-        rng: The generator of the draws, used task by task in the order of ``gold``.
-        draws: Number of draws, at least 100.
+        predictions: For every method and task (runs, pairs), or (pairs,) for one run; the same runs in the
+            same order on all tasks.
+        gold: For every task (pairs,); ``rng`` is used in their order.
 
     >>> from bench.stats.inputs import make_generator
     >>> gold = {"STSB": [1, 2, 3, 4] * 5}
@@ -110,8 +107,7 @@ class ItemDifference:
 
     Args:
         difference: rho(a) - rho(b), each the mean over its runs, for "avg" over tasks too.
-        p: Two-sided p: twice the share of draws on the rarer side of 0, at most 1.
-        minimum_p: The smallest attainable p, 2 / (draws + 1).
+        p: Two-sided p: twice the share of draws on the rarer side of 0, at most 1; at least 2 / (draws + 1).
         n: Pairs; for "avg" of all tasks together.
     """
 
@@ -127,10 +123,8 @@ class ItemDifference:
 def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
     """Paired bootstrap of the difference in Spearman of each task, and of their mean as "avg".
 
-    ``a`` and ``b`` are names in the sample, from ``draw_suite``. Both see the same pairs in a draw. The
-    correlations of a side's runs are averaged in each draw: the result holds for those checkpoints together,
-    not for further seeds. The measured coverage of both is in ``bench.stats.coverage``, methods "paired
-    bootstrap" and "item bootstrap".
+    The correlations of a side's runs are averaged in each draw: the result holds for those checkpoints
+    together. Measured: ``bench.stats.coverage``, methods "paired bootstrap" and "item bootstrap".
 
     >>> from bench.stats.inputs import make_generator
     >>> from bench.stats.item_statistics import draw_suite
@@ -153,9 +147,8 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
 def item_difference(differences: ArrayLike, observed: float, n: int, level: float = 0.95) -> ItemDifference:
     """Percentile interval and p of a difference, from its (draws,) bootstrap values.
 
-    The interval is the percentile interval of Efron and Tibshirani (1993, ch. 13). p is twice the share of
-    values on the rarer side of 0, with the data counted as one more value on each side: about the error rate
-    at which the interval just reaches 0.
+    The interval is that of Efron and Tibshirani (1993, ch. 13). p is twice the share of values on the rarer
+    side of 0, with the data counted as one more value on each side.
 
     >>> test = item_difference([-1.0, 1.0, 2.0, 3.0, 4.0], observed=2.0, n=30)
     >>> round(test.p, 3), round(test.minimum_p, 3)  # one of five values is below 0: 2 (1 + 1) / (5 + 1)

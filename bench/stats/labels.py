@@ -17,12 +17,7 @@ from bench.stats.inputs import FloatArray
 
 @dataclass(frozen=True)
 class McNemarTest:
-    """An exact test of two classifiers on the same items.
-
-    Args:
-        only_first: Items that only the first has right; ``only_second`` likewise.
-        minimum_p: The smallest attainable p with this many disagreements.
-    """
+    """An exact test of two classifiers on the same items; ``only_first`` counts those only it has right."""
 
     only_first: int
     only_second: int
@@ -71,10 +66,7 @@ def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[floa
 def weighted_f1(predicted: ArrayLike, gold: ArrayLike, counts: ArrayLike) -> FloatArray:
     """Return (draws,) F1 of every class, averaged with the gold labels' frequencies as weights.
 
-    Args:
-        predicted: (items,) classes, as numbers; one that is never right has F1 0.
-        gold: (items,).
-        counts: (draws, items), the count of each item in each draw.
+    Classes are numbers (items,); ``counts`` are (draws, items). A class that is never right has F1 0.
 
     >>> weighted_f1([0, 1, 1, 2], [0, 1, 2, 2], [[1, 1, 1, 1], [1, 1, 0, 0]]).round(3).tolist()
     [0.75, 1.0]
@@ -99,10 +91,7 @@ def weighted_f1(predicted: ArrayLike, gold: ArrayLike, counts: ArrayLike) -> Flo
 def average_precision(scores: ArrayLike, labels: ArrayLike, counts: ArrayLike) -> FloatArray:
     """Return (draws,) average precisions: precisions at distinct scores, weighted by the gain in recall.
 
-    Args:
-        scores: (items,), larger for a likelier positive.
-        labels: (items,), 1 for a positive, otherwise 0.
-        counts: (draws, items), the count of each item in each draw.
+    ``scores`` are (items,), larger for a likelier positive; ``labels`` are 1 or 0; ``counts`` (draws, items).
 
     >>> average_precision([0.9, 0.8, 0.7, 0.1], [1, 0, 1, 0], [[1, 1, 1, 1]]).round(4).tolist()
     [0.8333]

@@ -36,21 +36,15 @@ def pair_test(
     bootstrap, 2 / (draws + 1), is too large for a correction over many pairs. If all draws are on one side of
     0, p is the smaller of it and the tail of a normal distribution with the draws' standard deviation; an
     interval beyond the draws' reach spans all draws and that distribution's interval. With ``parts`` tests
-    hold for items too, as ``variance_components``; constant seeds have the p of ``least_p``.
+    hold for items too, as ``variance_components``. p is None for a single run of a method with seeds, and for
+    two deterministic methods without draws.
 
     Args:
-        a: (runs,) scores of one method.
-        b: (runs,) scores of the other; if they are pairs, its seeds in the same order.
         deterministic: Whether each is without seeds; it then has one run.
-        paired: True if run i of both has the same seed and shares trained stages or batches.
         items: (draws,) differences a - b in draws of items, for two deterministic methods.
         parts: (variance, degrees of freedom) that the items of each task add to the difference; empty for a
-            statement about these items. Two deterministic methods need none.
+            statement about these items.
         level: Confidence level of the interval, in (0, 1); None omits it, for speed.
-
-    Returns:
-        The test. p is None for a single run of a method with seeds, and for two deterministic methods
-        without draws.
 
     >>> pair_test([70.1, 72.3, 71.0], [70.0, 72.1, 70.7], paired=True).p < 0.08 < 0.8
     True

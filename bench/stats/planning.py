@@ -1,8 +1,7 @@
 """Plans of seeds by design, and their power, each with the interval from the spread's own uncertainty.
 
-A spread from few seeds is uncertain: with two seeds, the true standard deviation is between half and sixteen
-times the estimate. So each plan is made three times: for the estimate, and for both ends of the chi-square
-interval of the variance (5 to 95%).
+Each plan is made three times: for the estimated spread, and for both ends of the chi-square interval of the
+variance (5 to 95%).
 """
 
 from __future__ import annotations
@@ -39,15 +38,9 @@ class Range:
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """How many seeds a design needs.
+    """How many seeds a design needs: per side, or pairs; None for more than 10,000.
 
-    Args:
-        seeds: Per side, or pairs, for the estimated spread; None for more than 10,000.
-        low: For the lower end of the spread's interval.
-        high: For the upper end.
-        detect: The true difference to detect.
-        power: The chance of a significant difference.
-        spread: The spread, with the design.
+    ``low`` and ``high`` are for the ends of the spread's interval.
     """
 
     seeds: int | None
@@ -64,9 +57,8 @@ class SeedPlan:
 
 
 def paired_power(difference: float, sd: float, n: int, alpha: float = 0.05) -> float:
-    """Power of the two-sided paired t test, exact for normal differences.
+    """Power of the two-sided paired t test, exact for normal differences; n >= 2 is the number of pairs.
 
-    The difference and the standard deviation of the differences are true ones; n >= 2 is the number of pairs.
     P(|T| > t(alpha / 2, n - 1)) for T of the noncentral t distribution with n - 1 degrees of freedom and
     noncentrality difference sqrt(n) / sd. Student's test of one method against a fixed score has the same.
 
@@ -86,10 +78,8 @@ def welch_power(
 ) -> float:
     """Power of Welch's two-sided test for normal scores.
 
-    Difference and standard deviations are true ones; each side has at least 2 seeds. Given both sample
-    variances, it is the chance of a normal difference in means beyond t(alpha / 2, df)
-    standard errors, with the degrees of freedom from these variances. Gauss-Legendre quadrature averages it
-    over both variances. The result is within 0.003 of simulation (benchmarks/stats.py).
+    Gauss-Legendre quadrature over both sample variances: given them, it is the chance of a normal difference
+    in means beyond t(alpha / 2, df) standard errors. It is within 0.003 of simulation (benchmarks/stats.py).
 
     >>> round(welch_power(1.0, 0.8, 0.8, 5, 5), 2)  # one point, sd 0.8, five seeds per side
     0.39
@@ -134,10 +124,8 @@ def compute_power_range(
 def plan_seeds(detect: float, spread: Spread, *, level: float = 0.95, power: float = POWER) -> SeedPlan:
     """Return the smallest number of seeds per side, or pairs, with a power to detect a true difference.
 
-    ``detect`` is not 0 and chosen without the observed difference.
-
-    The interval of 5 to 95% holds the true number in 90% of pilots (measured: ``bench.stats.coverage``,
-    method "plan"). All numbers are at least 2.
+    ``detect`` is not 0 and chosen without the observed difference. The interval of 5 to 95% holds the true
+    number in 90% of pilots (measured: ``bench.stats.coverage``, method "plan").
 
     >>> plan = plan_seeds(0.5, Spread("pairs", 0.8, df=39, pilot=40))
     >>> plan.seeds, plan.low, plan.high
@@ -155,8 +143,6 @@ def detectable_difference(
     spread: Spread, n_a: int, n_b: int | None = None, *, level: float = 0.95, power: float = POWER
 ) -> Range:
     """Return the smallest true difference that given numbers of seeds detect with a power, and its interval.
-
-    Numbers are those of ``compute_power_range``; the power is in (1 - level, 1).
 
     >>> difference = detectable_difference(Spread("sides", 0.8, 0.8), 5)
     >>> round(difference.value, 2), difference.low == difference.value

@@ -19,13 +19,11 @@ _MOST_LETTERS = 3  # of one method; more are written as first and last
 
 @dataclass(frozen=True)
 class PairTest:
-    """The test of two methods, before correction.
+    """The test of two methods before correction: first - second, and p if tested.
 
     Args:
-        difference: first - second.
-        p: Two-sided p, if tested.
         test: Name of the test, or the obstacle to one.
-        interval: Confidence interval of this pair, before correction.
+        interval: Confidence interval of this pair.
     """
 
     difference: float
@@ -36,15 +34,10 @@ class PairTest:
 
 @dataclass(frozen=True)
 class RankedPair:
-    """Two methods of a ranking.
+    """Two methods of a ranking, ``first`` with the higher score.
 
     Args:
-        first: The method with the higher score.
-        difference: first - second, from their test.
-        p: Before correction, if tested.
-        adjusted: After correction.
-        differs: True if the corrected p is significant.
-        test: Name of the test, or the obstacle to one.
+        p: Before correction, if tested; ``adjusted`` after it.
         level: Confidence level at which the interval excludes 0 exactly if the two differ, from
             :func:`bench.stats.correction.adjust_levels`.
     """
@@ -64,11 +57,9 @@ class Ranking:
     """k methods in the order of their scores, and all pairs of them.
 
     Args:
-        methods: Names of methods with a tested pair, the best first.
+        methods: Names of methods with a tested pair, the best first; ``left_out`` are the others.
         pairs: All pairs, in the order of the scores, with those of ``left_out``.
-        left_out: Other methods.
         alpha: Bound of the chance of any false difference among all pairs.
-        caption: The correction in words.
     """
 
     methods: tuple[str, ...]
@@ -80,11 +71,9 @@ class Ranking:
 
     @cached_property
     def groups(self) -> tuple[range, ...]:
-        """Longest runs of neighbours whose pairs were all tested and are insignificant.
+        """Longest runs of neighbours whose pairs were all tested and are insignificant, as places.
 
-        Each is a range of places in ``methods``; they cover all methods and may overlap: if only a and c
-        differ, the groups are (a, b) and (b, c). Methods of different groups may be equal too, if another
-        pair between them differs or is untested; see ``pairs``.
+        They cover all methods and may overlap: if only a and c differ, the groups are (a, b) and (b, c).
         """
         count, place = len(self.methods), {name: i for i, name in enumerate(self.methods)}
         ends = [count] * (count + 1)  # where the longest run ends that starts at each method
@@ -116,10 +105,7 @@ class Ranking:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """The first group: the best method, and its neighbours without a significant difference.
-
-        A method further down may be the best too, if its rank's interval begins at 1.
-        """
+        """The first group: the best method, and its neighbours without a significant difference."""
         return self.methods[: self.groups[0].stop] if self.groups else ()
 
     @cached_property
@@ -127,13 +113,8 @@ class Ranking:
         """95% confidence set of each rank: 1 + significantly better methods, k - significantly worse ones.
 
         All k sets hold together with probability 1 - alpha (Mogstad, Romano, Shaikh and Wilhelm 2024,
-        Rev. Econ. Stud. 91). If methods are equal, each of their ranks is covered.
-
-        Other leaderboards take percentiles of the ranks in draws of seeds or items. Such draws repeat the
-        order of the data (Hall and Miller 2009, Ann. Statist. 37), and would contradict the tests. Measured
-        with 5 independent seeds of 5 and of 10 almost equal methods (2,000 simulations; benchmarks/ranks.py),
-        a 95% percentile interval has the true rank in 84% and 77%, all methods' together in 49% and 9%; the
-        intervals here in at least 95.2%.
+        Rev. Econ. Stud. 91), measured: at least 95.2% (benchmarks/ranks.py). A percentile interval of ranks
+        in draws of seeds has the true rank in 77 to 84%.
         """
         better, worse = dict.fromkeys(self.methods, 0), dict.fromkeys(self.methods, 0)
         for pair in self.pairs:
@@ -184,19 +165,9 @@ def rank_methods(
     """Test all pairs of methods, each by its own design, with Holm's correction over all of them.
 
     Holm's correction bounds the chance of any false difference by alpha, for any dependence of the tests.
-    Measured at alpha = 0.05 with 5 seeds of 5 and of 10 methods (20,000 simulations each, +-0.4 points at
-    most; benchmarks/ranks.py): all equal, 3.0% and 2.8% by Welch's tests, 4.9% and 4.7% by paired t tests of
-    seeds that correlate at 0.9; half of the methods better by three standard deviations, 2.9% and 1.8%, 3.3%
-    and 2.6%. The ranks of all methods lie in their intervals together in at least 95.2%.
-
-    Args:
-        scores: Mean of each method; larger is better.
-        tests: The test of each pair, before correction; see :func:`bench.stats.pair_test.pair_test`.
-        alpha: Bound of the chance of any false difference among all pairs, in (0, 1).
-        name: Name of the family of pairs, for the caption.
-
-    Returns:
-        The methods, best first, ties in the order of the names, with all pairs.
+    Measured at alpha = 0.05: 1.8 to 4.9% (benchmarks/ranks.py). ``tests`` are before correction; see
+    :func:`bench.stats.pair_test.pair_test`. ``name`` names the family of pairs in the caption. Ties stand in
+    the order of the names.
 
     >>> means = {"tncse": 78.0, "jtcse": 77.9, "simcse": 76.0, "untrained": 60.0}
     >>> p = {("tncse", "jtcse"): 0.60, ("tncse", "simcse"): 0.004, ("jtcse", "simcse"): 0.03}

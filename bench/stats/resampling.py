@@ -26,8 +26,6 @@ Statistic = Callable[[IntArray], FloatArray]
 def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
     """Return (runs,) Spearman correlations of every row with the gold scores, with average ranks for ties.
 
-    Arguments and errors are those of ``spearman_draws``.
-
     >>> gold = [0, 1, 2, 3, 4, 5]
     >>> spearman_rows([[0.1, 0.2, 0.3, 0.5, 0.4, 0.9], [5, 4, 3, 2, 1, 0]], gold).round(3).tolist()
     [0.943, -1.0]
@@ -42,11 +40,9 @@ def spearman_draws(
 ) -> FloatArray:
     """Return (draws, runs) Spearman correlations with the gold scores, in draws of pairs with replacement.
 
-    Predictions are (runs, pairs), or (pairs,) for one row; gold scores are (pairs,).
-
-    All rows and the gold scores see the same pairs in a draw, so two rows can be subtracted. Draw d takes the
-    pairs ``rng.integers(0, pairs, (draws, pairs))[d]``, as scipy.stats.bootstrap with ``paired`` does. Every
-    draw has its own average ranks of ties.
+    Predictions are (runs, pairs), or (pairs,) for one row; gold scores are (pairs,). All rows see the same
+    pairs in a draw, ``rng.integers(0, pairs, (draws, pairs))[d]``, as in scipy.stats.bootstrap with
+    ``paired``. Values that are all equal in a draw raise ``ValueError``.
 
     >>> from bench.stats.inputs import make_generator
     >>> rows, gold = [[0.1, 0.3, 0.2, 0.9] * 5, [0.4, 0.3, 0.2, 0.1] * 5], [1, 2, 3, 4] * 5
@@ -123,13 +119,8 @@ def _batch_size(count: int, draws: int) -> int:
 class _Side:
     """The order of one side's (pairs,) values and its ties: in groups if there are many, otherwise by place.
 
-    Attributes:
-        by_value: (pairs,) the pairs sorted by value.
-        edges: (values + 1,) the places where each distinct value begins, and the end; None with few ties.
-        group: (pairs,) number of the distinct value at each place.
-        tied: (ties,) the places whose value occurs more than once.
-        first: (ties,) the first place with the same value.
-        end: (ties,) the place after the last one.
+    ``edges`` are the places where each distinct value begins, and the end; None with few ties. ``tied`` are
+    the places whose value occurs more than once, ``first`` and ``end`` those of its group.
     """
 
     def __init__(self, values: FloatArray) -> None:
@@ -144,10 +135,7 @@ class _Side:
 
 
 class _Correlator:
-    """Correlations of (runs, pairs) predictions with (pairs,) gold scores in draws, given as counts.
-
-    Its arrays, for at most ``size`` draws, are reused in every call.
-    """
+    """Correlations of (runs, pairs) predictions with (pairs,) gold scores in draws, given as counts."""
 
     def __init__(self, rows: FloatArray, scores: FloatArray, size: int) -> None:
         self._gold, self._sides = _Side(scores), [_Side(row) for row in rows]
@@ -179,10 +167,7 @@ class _Correlator:
         return values.take(side.by_value, axis=1, out=self._drawn[: len(values)], mode="clip")
 
     def _rank_draws(self, counts: IntArray, side: _Side, distinct: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return twice the average ranks less one, in the side's order, and 4 times their sum of squares.
-
-        The sum of squares about the mean is (n^3 - sum of t^3) / 12 for groups of t equal values.
-        """
+        """Return twice the average ranks less one, in the side's order, and 4 times their sum of squares."""
         draws, pairs = counts.shape
         drawn, below, twice = self._order_pairs(counts, side), self._below[:draws], self._twice[:draws]
         np.cumsum(drawn, axis=1, out=below[:, 1:])

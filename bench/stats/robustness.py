@@ -21,8 +21,7 @@ _LIMITS = {4: 6.88, 5: 7.89, 6: 5.51, 7: 5.83, 8: 4.92, 9: 5.06, 10: 4.58}
 def probability_of_superiority(a: ArrayLike, b: ArrayLike) -> float:
     """P(A > B): the share of pairs of seeds in which a scores higher; a tie counts half.
 
-    Vargha and Delaney's A (2000): the Mann-Whitney U divided by n_a n_b. The sides may have different numbers
-    of seeds.
+    Vargha and Delaney's A (2000): the Mann-Whitney U divided by n_a n_b.
 
     >>> round(probability_of_superiority([3, 5], [1, 3, 2]), 3)  # one tie among six pairs
     0.917
@@ -47,8 +46,7 @@ def cohen_d(a: ArrayLike, b: ArrayLike) -> float:
 def hedges_g(a: ArrayLike, b: ArrayLike) -> float:
     """Hedges' g: Cohen's d without its bias in small samples (Hedges 1981, eq. 6e).
 
-    g = d Gamma(m / 2) / (sqrt(m / 2) Gamma((m - 1) / 2)) with m = n_a + n_b - 2. Arguments and errors are
-    those of ``cohen_d``.
+    g = d Gamma(m / 2) / (sqrt(m / 2) Gamma((m - 1) / 2)) with m = n_a + n_b - 2.
 
     >>> round(hedges_g([3, 5], [1, 3, 2]), 3)
     1.253
@@ -63,7 +61,6 @@ class IqmDifference:
     """The difference of two methods' interquartile means.
 
     Args:
-        difference: IQM(a) - IQM(b), in the scores' unit.
         low: Lower end of the t interval with the bootstrap's standard error; ``high`` is the upper.
         percentile: Percentile interval, as rliable prints it; too narrow for few seeds.
     """
@@ -99,15 +96,11 @@ def iqm_difference(
 ) -> IqmDifference:
     """Difference of interquartile means with its bootstrap interval (Agarwal et al. 2021, sec. 4.3; rliable).
 
-    Scores are (runs,) or (runs, tasks).
-    Each draw takes whole runs with replacement, from each side separately, or pairs of runs. rliable draws
-    the runs of each task separately, which is too narrow, as one checkpoint is scored on all tasks. With one
-    task both are the same.
-
-    The percentile interval of so few runs is too narrow, too. So the interval is difference -+ t sqrt(V) with
-    V the sum of both sides' bootstrap variances, each times n / (n - 1), and Satterthwaite's degrees of
-    freedom; n - 1 for pairs. Measured coverage of both: ``bench.stats.coverage``, methods "iqm" and "iqm,
-    percentile". With fewer than four scores on a side, the IQM is the mean.
+    Scores are (runs,) or (runs, tasks). Each draw takes whole runs, as one checkpoint is scored on all tasks;
+    rliable draws the runs of each task separately. The interval is difference -+ t sqrt(V) with V the sum of
+    both sides' bootstrap variances, each times n / (n - 1), and Satterthwaite's degrees of freedom; n - 1 for
+    pairs. Measured coverage: ``bench.stats.coverage``, methods "iqm" and "iqm, percentile". With fewer than
+    four scores on a side, the IQM is the mean.
 
     >>> from bench.stats.inputs import make_generator
     >>> collapsed = [76.1, 76.4, 61.0, 76.3, 76.0]
@@ -167,8 +160,8 @@ def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
     """Return the places of seeds beyond ``outlier_limit`` scaled MADs from the median, if at least four.
 
     A scaled MAD is 1.4826 times the median absolute deviation from the median. The usual limit of 3.5
-    (Iglewicz and Hoaglin 1993) names a seed in 21% of normal samples of 5 and in 12% of 10; with these limits
-    it is 5% for every number of seeds (``bench.stats.coverage``, method "outlying").
+    (Iglewicz and Hoaglin 1993) names a seed in 21% of normal samples of 5, these limits in 5%
+    (``bench.stats.coverage``, method "outlying").
 
     >>> find_outliers([76.1, 76.4, 61.0, 76.3, 76.0])
     (2,)
@@ -185,7 +178,7 @@ def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
 def outlier_limit(n: int) -> float:
     """Return the limit, in scaled MADs, that 5% of normal samples of n seeds exceed at least once.
 
-    Simulated for 4 to 10 seeds (200,000 samples each). For more, the limit of the largest of n normal scores,
+    Simulated for 4 to 10 seeds. For more, the limit of the largest of n normal scores,
     Phi^-1((1 + 0.95^(1 / n)) / 2), times 1 + 6.7 / n for the error of the MAD: 4.5 to 5.3% up to 40.
 
     >>> [round(outlier_limit(n), 2) for n in (4, 5, 10, 20)]
@@ -243,9 +236,7 @@ LEAST_SEEDS = 5
 
 
 def interquartile_mean(scores: ArrayLike) -> float:
-    """Interquartile mean of (runs, tasks) scores together (Agarwal et al. 2021, sec. 4.3).
-
-    The mean without the lowest and highest quarter, floor(runs x tasks / 4) scores at either end.
+    """Interquartile mean of (runs, tasks) scores together, without floor(n / 4) scores at either end.
 
     >>> interquartile_mean([[1, 2, 3, 100], [5, 6, 7, -9]])
     4.0
@@ -272,11 +263,8 @@ def almost_stochastic_order(
 
     eps = violation + z_level sd(violation over draws), clipped to [0, 1]: 0 for a above b, 1 for b above a.
     The violation is the share of the squared distance of the two quantile functions where b is above (del
-    Barrio et al. 2018), 1/2 for equal ones; the draws resample the seeds of each side. ``level`` is that of
-    the upper bound.
-
-    Descriptive: eps < 0.5 is usually read as "a is better", but two samples of one normal distribution give
-    it far more often than a test at 5% would (``bench.stats.coverage``, method "aso").
+    Barrio et al. 2018); the draws resample the seeds of each side. Descriptive: eps < 0.5 occurs for equal
+    methods far more often than in 5% (``bench.stats.coverage``, method "aso").
 
     >>> from bench.stats.inputs import make_generator
     >>> better, worse = [7.0, 7.5, 8.0, 8.0, 9.0], [1.0, 1.5, 2.0, 2.0, 3.0]

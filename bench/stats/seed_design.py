@@ -24,8 +24,7 @@ class SeedDesign:
 
     Args:
         test: The test; "student" if a side has no seeds.
-        seeds: Seeds of the first and of the second side that the test uses. Both are equal in a paired test.
-        left_out: Seeds of both sides that the test leaves out.
+        seeds: Used seeds of both sides, equal in a paired test.
         too_few: Seeds in common that are pairs, but too few for a paired test; otherwise 0.
     """
 
@@ -65,17 +64,12 @@ def choose_design(
     "auto" is the paired t test if the runs of a seed are pairs and enough seeds are in common. Equal seeds on
     both sides are enough. Other sides need three seeds in common, and half of the seeds of the smaller side;
     the test leaves out the rest. Without pairs, "auto" is Welch's test of all runs. It is Student's test
-    against a side without seeds, which counts as a fixed score.
+    against a side without seeds, which counts as a fixed score. Impossible tests raise ``InputError``.
 
     Args:
         a: Seeds of one side in rising order; empty for a deterministic method.
-        b: Seeds of the other.
-        pairs: True if two runs of one of the seeds in common are a pair.
-        asked: "auto", or a test.
         pair_subset: True if fewer than three seeds in common are enough too, where they are all seeds of a
             side. ``bench check`` pairs one new run with its reference in this way.
-        names: Names of both sides, for errors.
-        where: The comparison, for errors.
 
     >>> choose_design([1, 2, 3, 4, 5], [1, 2, 3], pairs=True)
     SeedDesign(test='paired', seeds=((1, 2, 3), (1, 2, 3)), left_out=((4, 5), ()), too_few=0)

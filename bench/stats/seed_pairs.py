@@ -20,16 +20,13 @@ from bench.stats.seeds import ROUNDING, least_p, welch
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The mean difference of two methods' scores, from pairs of seeds.
+    """The mean difference of two methods' scores, from n pairs of seeds.
 
     Args:
-        difference: mean(a - b), in the scores' unit.
-        t: The t statistic, unless differences are constant.
-        df: Its degrees of freedom, n - 1.
-        p: Two-sided p; for constant differences 1 if they are 0, otherwise ``least_p``.
+        t: None for constant differences, as ``df``.
+        p: Two-sided; for constant differences 1 if they are 0, otherwise ``least_p``, then ``minimum_p``.
         correlation: Pearson's correlation of the pairs; None for a constant side, and for two pairs.
         sd: Standard deviation of the differences.
-        minimum_p: The smallest attainable p: 0, and ``least_p`` for constant differences.
     """
 
     difference: float
@@ -57,11 +54,9 @@ class PairedDifference:
 def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifference:
     """Student's paired t test and interval of (runs,) scores (Student 1908, Biometrika 6).
 
-    t = mean(d) / (s_d / sqrt n) with d_i = a_i - b_i and n - 1 degrees of freedom. Exact for normal
-    differences, whatever the correlation r of the pairs and the two spreads. Equal spreads give
-    s_d^2 = 2 s^2 (1 - r): with five pairs and r = 0.99 the interval is an eighth as wide as Welch's, with
-    r = 0 a little wider. Differences that agree but for rounding count as constant. The measured coverage is
-    in ``bench.stats.coverage``, method "paired t".
+    t = mean(d) / (s_d / sqrt n) with d_i = a_i - b_i and n - 1 degrees of freedom, exact for normal
+    differences. Differences that agree but for rounding count as constant. Measured:
+    ``bench.stats.coverage``, method "paired t".
 
     >>> test = paired_t([76.1, 76.4, 75.9, 76.3, 76.0], [75.8, 76.2, 75.7, 76.1, 75.7])
     >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2), round(test.p, 4)
@@ -88,10 +83,6 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
 
 def pairing_gain(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> float | None:
     """Return the width of Welch's interval divided by that of the paired one; None for constant differences.
-
-    4 means that the paired interval is a quarter as wide; below 1 it is the wider one. For equal spreads the
-    gain is about t(2n - 2) / (t(n - 1) sqrt(1 - r)), with t the quantile for these degrees of freedom.
-    Arguments and errors are those of ``paired_t``.
 
     >>> round(pairing_gain([76.1, 76.4, 75.9, 76.3, 76.0], [75.8, 76.2, 75.7, 76.1, 75.7]), 1)
     4.8

@@ -26,14 +26,12 @@ _TIE = 1e-10  # of the largest score: sums that differ by less are one sum, roun
 
 @dataclass(frozen=True)
 class SeedDifference:
-    """The difference of two methods' mean scores, from their seeds.
+    """The difference of two methods' mean scores, from their seeds; ``n_b`` is 1 for a fixed score.
 
     Args:
         difference: mean(a) - mean(b), in the scores' unit.
-        t: The t statistic, unless scores are constant.
-        df: Its degrees of freedom.
-        p: Two-sided p; for constant scores 1 if the means are equal, otherwise ``least_p``.
-        n_b: Seeds of b; 1 for a fixed score.
+        t: None for constant scores, as ``df``.
+        p: Two-sided; for constant scores 1 if the means are equal, otherwise ``least_p``.
         minimum_p: The smallest attainable p: 0, and ``least_p`` for constant scores.
     """
 
@@ -59,7 +57,6 @@ class ExactTest:
     """An exact test of two methods' seeds.
 
     Args:
-        difference: mean(a) - mean(b), in the scores' unit.
         p: Two-sided p, twice the smaller one-sided, at most 1.
         minimum_p: The smallest attainable p with these numbers of seeds.
     """
@@ -85,13 +82,9 @@ def side_parts(a: VariancePart, b: VariancePart) -> list[VariancePart]:
     """Return the parts of the variance of a difference between independent sides, with degrees of freedom.
 
     A side has the variance of its mean, or an array of them, and its degrees of freedom, seeds - 1.
-
-    Usually these are both sides, for Satterthwaite's degrees of freedom. Uneven sides (:func:`is_uneven`) are
-    one part with the smaller side's degrees of freedom, as in textbooks. Satterthwaite's are too many if the
-    smaller side's variance is small by chance, so Welch's smallest p values, which a correction for many
-    comparisons reads, are too small. For equal methods with equal spread, 3 and 10 seeds had p <= 0.0005 4.6
-    times too often, 2 and 10 seeds 18 times. Of twenty such methods, half of them with fewer seeds, at least
-    one pair was significant in 9% and 24% of simulations; with 5 and 10 seeds in 4% (benchmarks/ranks.py).
+    Uneven sides (:func:`is_uneven`) are one part with the smaller side's degrees of freedom. Satterthwaite's
+    would be too many: for equal methods with 3 and 10 seeds, p <= 0.0005 4.6 times too often, with 2 and 10
+    seeds 18 times (benchmarks/ranks.py).
 
     >>> side_parts((0.1, 4), (0.2, 5)), side_parts((0.1, 2), (0.2, 5))
     ([(0.1, 4), (0.2, 5)], [(0.30000000000000004, 2)])
@@ -114,8 +107,7 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
 
     t = (mean a - mean b) / sqrt(s_a^2 / n_a + s_b^2 / n_b) with Satterthwaite's degrees of freedom, or with
     the smaller side's for uneven sides (:func:`is_uneven`). If both sides are constant, the interval is the
-    observed difference and p that of ``least_p``. The interval covers too little if single runs collapse, and
-    is far too wide for pairs. The measured coverage is in ``bench.stats.coverage``, method "welch".
+    observed difference and p that of ``least_p``. Measured: ``bench.stats.coverage``, method "welch".
 
     >>> test = welch([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2), round(test.p, 3)
@@ -170,8 +162,7 @@ def exact_permutation(a: ArrayLike, b: ArrayLike) -> ExactTest:
     """Exact unpaired permutation test of the difference in means of (runs,) scores, over all splits.
 
     Its smallest p is 2 / C(n_a + n_b, n_a): 0.10 for 3 seeds against 3, 0.0079 for 5 against 5. Measured
-    size: ``bench.stats.coverage``, method "permutation". All splits are counted, by pairing the sums of
-    subsets of one half of the pool with those of the other.
+    size: ``bench.stats.coverage``, method "permutation".
 
     >>> test = exact_permutation([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.9, 75.6, 75.1, 75.7])
     >>> round(test.p, 4), round(test.minimum_p, 4)
@@ -235,13 +226,9 @@ def judge_p_value(
 
 
 def least_p(n_a: int, n_b: int, *, paired: bool = False) -> float:
-    """Return the smallest p of an exact test, which constant differences get.
+    """Return the smallest p of an exact test, which constant differences get, as a t test is undefined.
 
-    A t test is undefined for them, and 0 would be wrong: with accuracies of 80% on 100 items two pairs of
-    runs of equal methods have the same difference, other than 0, in one of 22 comparisons.
-
-    Returns:
-        2 / 2^n for n pairs or n seeds against a fixed score, otherwise 2 / C(n_a + n_b, n_a); at most 1.
+    It is 2 / 2^n for n pairs or n seeds against a fixed score, otherwise 2 / C(n_a + n_b, n_a); at most 1.
 
     >>> least_p(5, 5), least_p(5, 5, paired=True), least_p(5, 1)
     (0.007936507936507936, 0.0625, 0.0625)

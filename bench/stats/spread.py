@@ -17,14 +17,12 @@ _SHARES = ((1 + 0.9) / 2, (1 - 0.9) / 2)  # of the interval of a spread
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations over seeds, for a design.
+    """Standard deviations over seeds, for a design: "pairs", two independent "sides", or "one side".
 
     Args:
-        design: "pairs", two independent "sides", or "one side" against a method without seeds.
         a: Of a's scores, or of the differences of pairs; above 0.
         b: Of b's scores, above 0, for "sides".
-        df: Degrees of freedom of an estimate.
-        pilot: Pairs, or seeds of the smaller side, of an estimate.
+        pilot: Pairs, or seeds of the smaller side, of an estimate; ``df`` are its degrees of freedom.
     """
 
     design: Literal["pairs", "sides", "one side"]
@@ -46,10 +44,7 @@ class Spread:
         return replace(self, a=self.a * factor, b=None if self.b is None else self.b * factor)
 
     def ends(self) -> tuple[float, float]:
-        """Return the factors from the estimate to both ends of the interval of 5 to 95%.
-
-        sqrt(df / chi2(0.95, df)) and sqrt(df / chi2(0.05, df)).
-        """
+        """Return sqrt(df / chi2(0.95, df)) and sqrt(df / chi2(0.05, df)), the ends over the estimate."""
         if self.df is None:
             return 1.0, 1.0
         low, high = (math.sqrt(self.df / float(chdtri(self.df, 1 - share))) for share in _SHARES)
@@ -72,12 +67,7 @@ def spread_of_pairs(a: ArrayLike, b: ArrayLike) -> Spread:
 def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
     """Spread of a pilot's two independent sides; of the side that varies where the other is one fixed score.
 
-    The degrees of freedom are Satterthwaite's of s_a^2 + s_b^2: (s_a^2 + s_b^2)^2 / (s_a^4 / (n_a - 1) +
-    s_b^4 / (n_b - 1)).
-
-    Args:
-        a: (runs,) scores of one method; one score for a deterministic one.
-        b: The same of the other.
+    The degrees of freedom are Satterthwaite's of s_a^2 + s_b^2.
 
     >>> spread = spread_of_sides([1, 2, 3], [2, 4, 6])
     >>> spread.a, spread.b, round(spread.df, 2), spread.pilot  # (1 + 4)^2 / (1 / 2 + 16 / 2)
@@ -97,10 +87,7 @@ def spread_of_sides(a: ArrayLike, b: ArrayLike) -> Spread:
 
 
 def spread_of_correlated(sd: float, correlation: float, df: float | None = None) -> Spread:
-    """Spread of the differences of pairs, from one standard deviation over seeds and the pairs' correlation.
-
-    sd_d = sd sqrt(2 (1 - r)). For a plan before a campaign, with both from earlier records or given. It
-    ignores the uncertainty of r: for a pilot's pairs, use ``spread_of_pairs``.
+    """Spread of pairs' differences, sd sqrt(2 (1 - r)), from one standard deviation and their correlation.
 
     >>> round(spread_of_correlated(0.8, 0.99).a, 3)
     0.113

@@ -27,11 +27,7 @@ from bench.stats.seeds import ROUNDING, VariancePart, least_p, satterthwaite, si
 class HierarchicalDifference:
     """The difference of two methods' suite averages under resampling of seeds and items: descriptive.
 
-    Args:
-        difference: mean(a) - mean(b) over seeds and tasks.
-        superiority: P(A > B) of the observed seeds' suite averages; a tie counts half.
-        superiority_low: Lower end of its percentile interval.
-        superiority_high: Upper end.
+    ``superiority`` is P(A > B) of the observed seeds' suite averages, with its percentile interval.
     """
 
     difference: float
@@ -50,14 +46,10 @@ class ComponentsDifference:
     """The difference of two methods' suite averages with an interval from the components of its variance.
 
     Args:
-        difference: mean(a) - mean(b) over seeds and tasks.
-        t: The difference over its standard error; None if nothing varies.
-        df: Satterthwaite's degrees of freedom; None if nothing varies.
+        t: The difference over its standard error; None if nothing varies, as ``df``.
         p: Two-sided p; for constant seeds at least ``least_p``; if nothing varies, 1 for a difference of 0.
         seeds: Variance that the seeds add: s_a^2 / n_a + s_b^2 / n_b, or s_d^2 / n of pairs.
         items: Variance that the items add, from the bootstrap.
-        paired: Whether the seeds are pairs.
-        minimum_p: The smallest attainable p: 0, and ``least_p`` for constant seeds.
         also: (error, df) of the narrower of the two intervals; at another level it may be the wider one.
     """
 
@@ -81,11 +73,8 @@ def hierarchical_bootstrap(
 ) -> HierarchicalDifference:
     """Bootstrap of whole seed rows, and of items within each task; both methods see the same items in a draw.
 
-    ``a`` and ``b`` are names of methods of at least two seeds in the sample, from ``draw_suite``.
-
-    Descriptive: a percentile interval over few seeds is too narrow. ``variance_components`` gives the
-    interval that commands print. The measured coverage of both is in ``bench.stats.coverage``, methods
-    "hierarchical" and "components".
+    ``a`` and ``b`` are names of methods of at least two seeds in the sample. Descriptive: a percentile
+    interval over few seeds is too narrow. Measured: ``bench.stats.coverage``, method "hierarchical".
 
     >>> from bench.stats.inputs import make_generator
     >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method, on one task
