@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import Mock
@@ -22,7 +21,7 @@ from bench.training.augmentation import repeat_subwords, repeat_words, repetitio
 from bench.training.momentum import MomentumCopy, VectorQueue
 from bench.training.randomness import generator
 from tests.support.steps import cls_of, descend, follow, nce_by_loops, objective_of, same_step, under_head
-from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
+from tests.support.training import SENTENCES, random
 
 
 def row_of(subwords: int) -> list[int]:
@@ -104,16 +103,6 @@ def test_a_step_with_repeated_words_equals_a_transcription(tiny_bert: Path) -> N
     assert max(map(len, views)) == 9
     z, positives = ([under_head(made, row) for row in each] for each in ([row for _, row in rows], views))
     same_step(made, made(rows), nce_by_loops(z, positives), rel=1e-8)
-
-
-def test_words_leave_no_longer_rows_and_have_one_rule(tmp_path: Path, tiny_bert: Path) -> None:
-    train = partial(train_alone, "esimcse", tiny_bert, tmp_path, max_length=38, steps=1)
-    with pytest.raises(InputError, match="47 tokens"):
-        train()
-    assert train(repetition_unit="word").facts["steps"] == 1
-    options = options_of("esimcse", repetition_unit="word", repetition_rule="paper")
-    with pytest.raises(InputError, match=r"esimcse\.repetition_rule"):
-        stages_of("esimcse", options)
 
 
 def test_queue_holds_the_newest_in_order_of_arrival() -> None:

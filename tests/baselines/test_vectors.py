@@ -285,19 +285,6 @@ def covered(table: WordVectors, sentences: Iterable[str]) -> str:
     return f"{shares[0]:.2f}% of {len(tokens):,} tokens and {shares[1]:.2f}% of {words:,} distinct words"
 
 
-def test_a_file_without_a_word_of_the_text_is_refused(cli: Cli, tmp_path: Path) -> None:
-    written(tmp_path, b"Katze 1 2\nHund 3 4\n", "german.txt")
-    sentences = {sentence for pair in make_toy_task().all_pairs() for sentence in pair}
-    tokens = [token for sentence in sentences for token in sentence.split()]
-    methods = "vectors:german.txt,vectors:german.txt:sif"
-    code, _, err = cli("run", "--methods", methods, "--suite", "toy")
-    assert (code, "collapsed" in err) == (1, False)
-    average, sif = sorted(records(tmp_path).values(), key=lambda record: len(record.method))
-    facts = ("german.txt", f"{len(tokens):,} tokens", f"{len(set(tokens))} distinct words", "language")
-    assert not missing_facts(average.reason, *facts)
-    assert not missing_facts(sif.reason, "german.txt", "no vector")
-
-
 def test_a_task_without_a_known_word_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known = PairTask("EN", (PairSubset("x", ("the", "cat ."), ("Cat", "the cat"), (1.0, 2.0)),))
     strange = PairTask("DE", (PairSubset("x", ("Katze", "ja"), ("Hund", "nein ja"), (1.0, 2.0)),))
@@ -363,7 +350,6 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     [
         (None, b"", ("--methods vectors:nowhere.txt", "'nowhere.txt'", FORM)),
         ("g.zip", b"PK\x03\x04 \x00 \xff", ("{path}", "zip archive", "UTF-8")),
-        ("g.txt", b"", ("{path}", "no word vector", FORM)),
         ("g.txt", b"9 3\n" + LINES, ("{path}", "4 word vectors", "says 9")),
     ],
 )

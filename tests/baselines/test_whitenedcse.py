@@ -26,19 +26,6 @@ def shuffle(size: int, seed: int = 0) -> Tensor:
     return torch.randperm(size, generator=generator(seed, "order"))
 
 
-def zca(features: Tensor, eps: float) -> Tensor:
-    """Full ZCA by another decomposition: the root as the limit of a Newton iteration."""
-    centred = features - features.mean(0)
-    matrix = centred.T @ centred / len(features) + eps * torch.eye(features.shape[1], dtype=features.dtype)
-    scale = matrix.norm()
-    y, z = matrix / scale, torch.eye(len(matrix), dtype=features.dtype)
-    for _ in range(60):
-        step = (3 * torch.eye(len(matrix), dtype=features.dtype) - z @ y) / 2
-        y, z = y @ step, step @ z
-    white: Tensor = centred @ z / scale.sqrt()
-    return white
-
-
 @pytest.mark.parametrize(("groups", "batch"), [(4, 7), (3, 20), (12, 3), (1, 40)])
 def test_every_group_is_white(groups: int, batch: int) -> None:
     features, order = random(batch, 12) * 3 + 5, shuffle(12)
@@ -53,26 +40,6 @@ def test_every_group_is_white(groups: int, batch: int) -> None:
     close(moved, white[places])
     if 1 < groups < 12:  # only groups are white: channels of two groups may go together
         assert float((everything - unit).abs().max()) > 0.01
-
-
-def test_one_group_in_order_is_zca_and_the_channels_go_back() -> None:
-    features = random(30, 6)
-    order = torch.arange(6)
-    white = group_whiten(features, order, 1, eps=EPS)
-    torch.testing.assert_close(white, zca(features, EPS), rtol=1e-6, atol=1e-8)
-    # ZCA turns with its input: a shuffle of all channels that is undone changes nothing with one group
-    torch.testing.assert_close(group_whiten(features, shuffle(6), 1, eps=EPS), white, rtol=1e-9, atol=1e-9)
-    parts = group_whiten(features, order, 3, eps=EPS)
-    for start in (0, 2, 4):
-        expected = zca(features[:, start : start + 2], EPS)
-        torch.testing.assert_close(parts[:, start : start + 2], expected, rtol=1e-6, atol=1e-8)
-    moved = torch.tensor([0, 5, 1, 4, 2, 3])  # groups {0, 5}, {1, 4}, {2, 3}
-    mixed = group_whiten(features, moved, 3, eps=EPS)
-    for pair in ([0, 5], [1, 4], [2, 3]):
-        torch.testing.assert_close(mixed[:, pair], zca(features[:, pair], EPS), rtol=1e-6, atol=1e-8)
-    single = group_whiten(features, shuffle(6), 6, eps=EPS)  # groups of one: a batch norm without weights
-    expected = torch.nn.functional.batch_norm(features, None, None, training=True, eps=EPS)
-    torch.testing.assert_close(single, expected, rtol=1e-9, atol=1e-9)
 
 
 def released(features: Tensor, engine: str) -> Tensor:

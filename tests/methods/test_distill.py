@@ -93,9 +93,7 @@ def test_a_queue_that_cuts_batches_keeps_their_first_rows_as_released(size: int)
     ("queue", "loss", "cut"),
     [
         (65536, "contrastive", None),
-        (0, "contrastive", None),
         (100, "contrastive", "first rows"),
-        (32, "contrastive", "first rows"),  # a first batch is longer than the queue
         (100, "mse", None),
     ],
 )

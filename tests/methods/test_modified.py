@@ -334,31 +334,22 @@ def test_refusals() -> None:
 
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=0.8)
-    table: list[tuple[str, dict[str, OptionValue], ModifiedSteps]] = []
-    for name, ratio, nu in (
-        ("mhe", 1.75, 10.0),
-        ("mhs", 1.75, 1.0),
-        ("barlow", 1.5, 30.0),
-        ("vicreg", 1.5, 30.0),
-    ):
-        steps = ModifiedSteps(True, True, True, ratio=ratio, nu=nu)
-        changes: list[dict[str, Any]] = [
-            {}, {"form": "paper", "ratio": 0.5}, {"gd": False, "r": False, "nu": 4.0}, {"m": 0.05},
-            {"nu_after": 0.5},
-        ]  # fmt: skip
-        if name == "mhs":
-            changes.append({"factor": "farthest", "form": "paper"})
-        else:
-            changes += [{"tau": 0.5}, {"w": False, "r": False}]
-        if nu == 30:
-            changes += [{"kernel": "power"}, {"kernel": "power", "kernel_power": 2.0}]
-        for change in changes:
-            own = {key: value for key, value in change.items() if key != "form"}
-            table.append((f"m_{name}", change, replace(steps, **own)))
-        table += [
-            (name, {}, ModifiedSteps(nu=nu)),
-            (name, {"nu": 4.0, "form": "paper"}, ModifiedSteps(nu=4.0)),
-        ]
+    modified = ModifiedSteps(True, True, True, ratio=1.5, nu=30.0)
+    table: list[tuple[str, dict[str, Any], ModifiedSteps]] = [
+        ("m_mhe", {}, replace(modified, ratio=1.75, nu=10.0)),
+        (
+            "m_mhs",
+            {"form": "paper", "factor": "farthest"},
+            replace(modified, ratio=1.75, nu=1.0, factor="farthest"),
+        ),
+        ("mhs", {"nu": 4.0, "form": "paper"}, ModifiedSteps(nu=4.0)),
+        ("vicreg", {}, ModifiedSteps(nu=30.0)),
+    ]
+    changes: list[dict[str, Any]] = [
+        {"gd": False, "r": False, "nu": 4.0}, {"m": 0.05}, {"nu_after": 0.5}, {"tau": 0.5, "ratio": 0.5},
+        {"w": False, "r": False}, {"kernel": "power", "kernel_power": 2.0},
+    ]  # fmt: skip
+    table += [("m_barlow", change, replace(modified, **change)) for change in changes]
     for name, given, steps in table:
         got = modified_loss(name, options(name, **given))(first, second)
         form = str(given.get("form", "released"))

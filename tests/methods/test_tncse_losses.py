@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from bench.losses.twin_losses import cross_nce, ltn, nce_released, tensor_norm_ratio, tower_nce
@@ -170,23 +168,6 @@ def test_norm_ratio_by_hand() -> None:
     ratios = tensor_norm_ratio(a, b).tolist()
     assert ratios == pytest.approx([0, math.sqrt(2) / 2, 1, 1 / 3, 1, 0], rel=1e-15)
     assert ratios[0] == ratios[5] == 0
-
-
-numbers = st.floats(-100, 100).filter(lambda x: x == 0 or abs(x) > 1e-3)
-vectors = st.lists(numbers, min_size=3, max_size=3)
-
-
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine
-@given(vectors, vectors, st.floats(1e-2, 1e3))
-def test_norm_ratio_properties(x: list[float], y: list[float], factor: float) -> None:
-    a, b = rows(tuple(x)), rows(tuple(y))
-    value = float(tensor_norm_ratio(a, b))
-    assert 0 <= value <= 1 + 1e-12
-    assert (value == 0) == (x == y)
-    assert float(tensor_norm_ratio(b, a)) == value
-    assert float(tensor_norm_ratio(a * factor, b * factor)) == pytest.approx(value, rel=1e-12, abs=1e-12)
-    if any(x) or any(y):
-        assert value == pytest.approx(math.dist(x, y) / (math.hypot(*x) + math.hypot(*y)), rel=1e-12)
 
 
 def test_norm_ratio_gradients() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from bench.eval.collapse import collapse_figures, effective_rank
 from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import BarlowTwins, CorInfoMax, barlow_twins, vicreg
 from bench.methods.unsee import ARCHITECTURES
-from bench.render.figure import Figure
 from bench.training.loop import TrainSettings, parameter_groups
 from tests.support.cli import Cli, records
 from tests.support.encoders import FunctionEncoder
@@ -244,26 +243,3 @@ def test_dev_evaluations_note_a_collapse(cli: Cli, tmp_path: Path, tiny_bert: Pa
     assert found["unsee_byol"].options["pooling"] == "cls"
     assert scores["unsee_byol"] is not None
     assert stages["unsee_byol"]["selected_dev"] >= scores["unsee_byol"] - 1e-6  # the best of four
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_sweep_figures(cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = arguments(tiny_bert, corpus, ",".join(f"unsee_{objective}" for objective in OBJECTIVES))
-    code, out, err = cli("sweep", "unsee_architectures", *given[3:])
-    assert code == 0, err
-    row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["projection"])
-    assert len(row) == 1 + 4 + 4
-    assert all(1 <= float(rank) <= 16 for rank in row[5:])
-    names: list[str] = []
-
-    def draw(figures: Sequence[Figure], folder: Path) -> list[Path]:
-        names.extend(figure.name for figure in figures)
-        return []
-
-    monkeypatch.setattr("bench.render.figure_files.draw_figures", draw)
-    code, _, err = cli("report", "--figures", "figures")
-    assert code == 0, err
-    drawn = {name.split("-toy-")[1] for name in names if "-unsee_architectures-toy-" in name}
-    panels = itertools.product(OBJECTIVES, ("dev", "rank", "loss"))
-    assert drawn == {f"unsee_{objective}-{panel}" for objective, panel in panels}
