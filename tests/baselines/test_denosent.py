@@ -148,15 +148,6 @@ def test_what_the_denoising_loss_trains(tiny_bert: Path, tiny_mlm: Path) -> None
     assert bool(found["encoder.embeddings.word_embeddings.weight"][absent].any())  # as an output word
 
 
-def test_noise_is_dropouts(tiny_bert: Path, tiny_mlm: Path) -> None:
-    """None in evaluation; in training it draws anew each step."""
-    made, batch, _ = made_from(tiny_bert, tiny_mlm, noise=0.5)
-    with own_random_state(1, "noise"):
-        assert float(made(batch).detach()) != float(made(batch).detach())
-    plain, _, _ = made_from(tiny_bert, tiny_mlm)
-    assert float(made.eval()(batch).detach()) == pytest.approx(float(plain(batch).detach()), rel=1e-12)
-
-
 def test_the_decoder_starts_as_released() -> None:
     with own_random_state(1, "head"):
         decoder = fresh_decoder(64, 3, 1, 128, 0.3)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
-from bench.baselines.diffcse import generate_edits, label_replaced_tokens, rtd_loss, split_masked_rows
+from bench.baselines.diffcse import generate_edits, rtd_loss, split_masked_rows
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import pad_rows, tokenize_rows
@@ -63,33 +63,11 @@ def test_padding_matters_to_the_released_mean_alone() -> None:
     assert METHODS.get("diffcse").card.padding_matters
 
 
-def test_detection_loss_limits() -> None:
-    mask, labels = torch.ones(2, 3, dtype=torch.long), torch.tensor([[0, 0, 1], [0, 1, 0]])
-    sure, none = nn.functional.one_hot(labels, 2).double() * 50, torch.zeros_like(labels)
-    zeros = torch.zeros(2, 3, 2, dtype=torch.float64)
-    # nothing replaced is a label too
-    for logits, replaced, loss in (
-        (zeros, labels, math.log(2)),
-        (zeros, none, math.log(2)),
-        (sure, labels, 0),
-        (-sure, labels, 50),
-    ):
-        assert float(rtd_loss(logits, replaced, mask)) == pytest.approx(loss, abs=1e-12)
-
-
 def made_of(
     backbone: Path, folder: Path, sentences: Sequence[str] = SENTENCES, **changes: OptionValue
 ) -> tuple[Any, list[Any], Any]:
     given = {"auxiliaries": {"generator": folder}}
     return objective_of("diffcse", backbone, sentences, given, **({"max_length": 8} | changes))
-
-
-def test_labels() -> None:
-    ids = torch.tensor([[2, 7, 8, 3], [2, 9, 3, 1]])  # the last one is padding, id 1 as RoBERTa's
-    edited = torch.tensor([[2, 7, 9, 5], [2, 8, 3, 0]])
-    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-    assert label_replaced_tokens(edited, ids, mask).tolist() == [[0, 0, 1, 1], [0, 1, 0, 0]]
-    assert not label_replaced_tokens(ids, ids, mask).any()
 
 
 def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,11 @@ from bench.baselines.whitenedcse import multi_positive_nce
 from bench.losses.contrastive import hard_negative_nce, info_nce, queue_nce
 from bench.losses.decorrelation import byol_loss
 from bench.losses.masked_lm import masked_lm_loss
+from bench.losses.modified_losses import LOSSES as MODIFIED
+from bench.losses.modified_losses import ModifiedSteps
+from bench.losses.paradigm_losses import Paradigm, paradigm_loss, unit_info_nce
+from bench.losses.twin_losses import cross_nce, ltn, tower_nce
+from bench.training.group_whitening import group_whiten
 from tests.support.messages import missing_facts
 from tests.support.training import random
 
@@ -43,6 +49,8 @@ def smooth(anchors: Tensor, keys: Tensor, members: Tensor, tau: float) -> Tensor
     return smooth_anchors(anchors, keys, members.bool(), tau)
 
 
+STEPS = ModifiedSteps(True, True, True)
+SOFTMAX, COLD = replace(STEPS, kernel="softmax"), replace(STEPS, tau=0.0)
 NO_TARGETS = [((3,), (3,)), ((3, 2), (2,)), ((3, 2), (3, 1))]
 
 
@@ -127,6 +135,26 @@ REFUSED: list[Any] = [
     (near_nce, [(2, 3), (2, 3)], (None, 0.0), ("tau 0.0", "above 0")),
     (lambda view, tau: multi_positive_nce([view], tau), [(2, 3)], (0.05,), ("1 view", "at least 2")),
     (lambda *given: multi_positive_nce(given[:2], given[2]), [(2, 3), (3, 3)], (0.05,), ("(B, H)",)),
+    (unit_info_nce, [(3, 6)] * 2, (0.0,), ("tau 0.0",)),
+    (partial(paradigm_loss, parts=Paradigm(tau=-1)), [(3, 6)] * 2, (), ("tau -1",)),
+    (partial(paradigm_loss, parts=Paradigm(), form="x"), [(3, 6)] * 2, (), ("form 'x'", "released", "paper")),
+    (partial(paradigm_loss, parts=Paradigm(gd="mat")), [(3, 6)] * 2, (), ("gd 'mat'", "indicator")),
+    (partial(paradigm_loss, parts=Paradigm(w="mat")), [(3, 6)] * 2, (), ("w 'mat'", "softmax")),
+    (partial(paradigm_loss, parts=Paradigm(r="mat")), [(3, 6)] * 2, (), ("r 'mat'", "static")),
+    *((loss, [(3, 6)] * 2, (STEPS, "x"), ("form 'x'",)) for loss in MODIFIED.values()),
+    *((loss, [(3, 6)] * 2, (SOFTMAX, "paper"), ("kernel 'softmax'",)) for loss in MODIFIED.values()),
+    *((MODIFIED[name], [(3, 6)] * 2, (COLD, "paper"), ("tau 0.0",)) for name in ("mhe", "barlow", "vicreg")),
+    (cross_nce, [(4, 3), (6, 3)], (0.05,), ("(2N, H)",)),
+    (cross_nce, [(4, 3), (6, 3)], (0.05, "paper"), ("(2N, H)",)),
+    (tower_nce, [(3, 3)], (0.05,), ("(3, 3)", "(2N, H)")),
+    (tower_nce, [(4, 3)], (0.0,), ("tau 0.0", "above 0")),
+    (tower_nce, [(4, 3)], (0.05, "x"), ("'x'", "released", "paper")),
+    (ltn, [(4, 3), (4, 3), (6, 3), (4, 3)], (), ("(2N, H)",)),
+    (ltn, [(4, 3), (6, 3)] * 2, (), ("4 [CLS] rows", "6 pooler rows")),
+    (partial(ltn, angle="x"), [(4, 3)] * 4, (), ("'x'", "cross", "paper")),
+    (lambda x: group_whiten(x, torch.arange(5), 2), [(3, 4)], (), ("(3, 4)", "order (5,)", "(B, H)")),
+    (lambda x: group_whiten(x, torch.arange(4), 3), [(3, 4)], (), ("3 groups", "4 channels")),
+    (lambda x: group_whiten(x, torch.arange(4), 2, eps=0.0), [(3, 4)], (), ("eps 0.0", "above 0")),
 ]
 
 

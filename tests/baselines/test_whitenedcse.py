@@ -153,19 +153,6 @@ def test_small_batches_and_equal_rows_are_finite(through: bool) -> None:
             assert float(white.detach().abs().max()) == 0
 
 
-@pytest.mark.parametrize(
-    ("features", "order", "groups", "eps", "message"),
-    [
-        ((3, 4), 5, 2, EPS, r"features \(3, 4\) and order \(5,\) must be \(B, H\), \(H,\)"),
-        ((3, 4), 4, 3, EPS, "3 groups don't divide 4 channels"),
-        ((3, 4), 4, 2, 0.0, r"eps 0.0 must be above 0"),
-    ],
-)
-def test_bad_whitening(features: tuple[int, ...], order: int, groups: int, eps: float, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        group_whiten(torch.ones(features), torch.arange(order), groups, eps=eps)
-
-
 def test_loss_is_the_formula() -> None:
     views = [random(5, 4, seed=seed) for seed in range(3)]
     expected = by_loops(views[0], views[1], 0.05) + by_loops(views[0], views[2], 0.05)

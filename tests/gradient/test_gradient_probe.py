@@ -118,18 +118,6 @@ def test_components_are_those_of_the_losses() -> None:
             assert share[n] == pytest.approx(np.mean(largest), rel=1e-9)
 
 
-def test_share_of_the_hardest() -> None:
-    means = negative_means(10)
-    shares = sampled_hardest_share(negative=means, batches=200)
-    assert shares.shape == (6, 10)
-    assert bool((shares >= 1 / 127).all() & (shares <= 1).all())
-    assert bool((np.diff(shares, axis=0) > 0).all())  # a smaller temperature, a larger share
-    released = sampled_hardest_share(negative=means, positive=0.5, least_dissipation=0.01, batches=200)
-    assert released[:, 0] == pytest.approx(shares[:, 0], rel=1e-12)  # all batches count
-    assert released[2:, -1].tolist() == [1, 1, 1, 1]  # none does
-    assert shares[2, -1] < 0.1
-
-
 def test_some_batches_count() -> None:
     """tau 0.05: the batches with a dissipation of at least 0.01, picked by hand."""
     column, tau = np.array([1.0]), 0.05

@@ -319,19 +319,6 @@ def test_mhs_of_equal_rows_has_the_closed_form_at_the_bound() -> None:
     torch.testing.assert_close(got, (first - ALL.ratio * second) / 0.01, **EXACT)
 
 
-def test_refusals() -> None:
-    first, second = views(3)
-    for name, loss in LOSSES.items():
-        refused = [
-            (ALL, "printed", "form 'printed'"),
-            (replace(ALL, kernel="softmax"), "paper", "kernel 'softmax'"),
-        ]
-        refused += [] if name == "mhs" else [(replace(ALL, tau=0.0), "paper", r"tau 0\.0")]
-        for steps, form, fact in refused:
-            with pytest.raises(ValueError, match=fact):
-                loss(first, second, steps, form)
-
-
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=0.8)
     modified = ModifiedSteps(True, True, True, ratio=1.5, nu=30.0)

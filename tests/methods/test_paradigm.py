@@ -36,7 +36,7 @@ from bench.losses.paradigm_losses import (
 from bench.methods.paradigm import PairObjective, contrastive_loss
 from tests.support.paradigm import BATCHES, CONTRASTIVE, EXACT, Loss, gradients, options, views
 from tests.support.steps import nce_by_loops, objective_of, same_step
-from tests.support.training import SENTENCES, train_alone
+from tests.support.training import SENTENCES
 
 OF_TABLE_1 = {  # components that Table 1 gives each loss
     "infonce": Paradigm(gd="infonce", w="infonce"),
@@ -302,20 +302,6 @@ def test_one_sentence_is_0_and_rows_may_be_permuted(loss: Loss) -> None:
             loss(*bad)
 
 
-@pytest.mark.parametrize(
-    ("loss", "fact"),
-    [
-        (partial(unit_info_nce, tau=0.0), r"tau 0\.0"),
-        (partial(paradigm_loss, parts=Paradigm(tau=-1)), "tau -1"),
-        (partial(paradigm_loss, parts=Paradigm(), form="printed"), "form 'printed'.* released, paper"),
-        (partial(paradigm_loss, parts=Paradigm(gd="mat")), "gd 'mat'.* indicator, infonce"),
-    ],
-)
-def test_refusals(loss: Loss, fact: str) -> None:
-    with pytest.raises(ValueError, match=fact):
-        loss(*views(3))
-
-
 def test_options_reach_the_loss() -> None:
     first, second = views(6, spread=1.5)
     table: list[tuple[str, dict[str, OptionValue], Loss, dict[str, Any]]] = [
@@ -409,13 +395,3 @@ def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
     del model.embeddings
     with pytest.raises(InputError, match=r"BertModel .*freeze_embeddings=false"):
         made(model)
-
-
-@pytest.mark.parametrize("name", ["paradigm", "m_barlow"])
-def test_training_leaves_the_embeddings(name: str, tiny_bert: Path, tmp_path: Path) -> None:
-    found = train_alone(name, tiny_bert, tmp_path, {"sentences": SENTENCES}, steps=3, batch_size=3)
-    facts = found.facts
-    assert (facts["steps"], facts["sentences_seen"]) == (3, 3 + 1 + 3)
-    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
-    for layer, moves in (("embeddings.word_embeddings", False), ("encoder.layer.0.output.dense", True)):
-        assert torch.equal(before[f"{layer}.weight"], after[f"{layer}.weight"]) != moves

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer
 
-import bench
 from bench.card import BuildContext, OptionValue
 from bench.data.suites import load_suite
 from bench.encoder import Encoder
@@ -24,7 +22,6 @@ from bench.methods.twin import JointObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, tokenize_rows
 from bench.nn.cross_attention import compute_twin_states, list_cael_layers
 from bench.nn.dropout import set_dropout
-from bench.nn.encoder_folder import export_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import wrap_chunk
 from bench.registry import discover
@@ -231,26 +228,6 @@ def test_what_cannot_be_trained(
     done, _, err = cli(*toy_run(tiny_bert, corpus, methods, *given))
     assert done == code, err
     assert not missing_facts(err, *facts)
-
-
-def test_the_twin_is_the_sum_of_two_plain_encoders(tmp_path: Path, tiny_bert: Path) -> None:
-    """Of its joint stage's towers, without pooler or normalisation, and so it is exported."""
-    total = np.zeros((len(SENTENCES), 16), dtype=np.float32)
-    for number in (1, 2):
-        model, tokenizer = AutoModel.from_pretrained(tiny_bert), AutoTokenizer.from_pretrained(tiny_bert)
-        with torch.no_grad():
-            model.embeddings.word_embeddings.weight.mul_(number)
-            states = model.eval()(**tokenizer(SENTENCES, padding=True, return_tensors="pt")).last_hidden_state
-        for part in (model, tokenizer):
-            part.save_pretrained(tmp_path / "joint" / "selected" / f"tower-{number}")
-        total += states[:, 0].numpy()
-    context = BuildContext(options_of("tncse"), 1, None, "cpu", {"joint": tmp_path / "joint"})
-    built: Any = discover().get("tncse").build(context)
-    np.testing.assert_allclose(built.encode(SENTENCES), total, atol=1e-5)
-    export_encoder(built, tmp_path / "out", "# A card\n")
-    np.testing.assert_allclose(bench.load(tmp_path / "out").encode(SENTENCES), total, atol=1e-5)
-    for number in (1, 2):
-        assert (tmp_path / "out" / f"part-{number}" / "model.safetensors").exists()
 
 
 def test_distilled_and_union_build_on_the_twin(tmp_path: Path, tiny_bert: Path) -> None:

@@ -148,20 +148,6 @@ def test_nce_gradients() -> None:
         assert all(bool(part.isfinite().all()) for part in backward(loss, zero, one))
 
 
-@pytest.mark.parametrize("form", ["released", "paper"])
-def test_nce_refuses(form: str) -> None:
-    good = random(4, 3)
-    with pytest.raises(ValueError, match=r"must be \(2N, H\)"):
-        cross_nce(good, random(6, 3), TAU, form)
-    for rows_given, tau, kind, fact in (
-        (good[:3], TAU, form, r"\(3, 3\) must be \(2N, H\)"),
-        (good, 0.0, form, "tau 0.0 must be above 0"),
-        (good, TAU, "printed", "'printed' must be one of released, paper"),
-    ):
-        with pytest.raises(ValueError, match=fact):
-            tower_nce(rows_given, tau, kind)
-
-
 def test_norm_ratio_by_hand() -> None:
     a = rows((3, 4), (1, 0), (1, 0), (2, 0), (0, 0), (0, 0))
     b = rows((3, 4), (0, 1), (-1, 0), (1, 0), (0, 5), (0, 0))
@@ -260,13 +246,3 @@ def test_cosines_rounded_above_one_are_no_negative_loss() -> None:
     assert bool(above.any())
     kept = states[above.repeat_interleave(2)]
     assert float(ltn(kept, torch.ones_like(kept), kept, -torch.ones_like(kept))) == 0
-
-
-def test_ltn_refuses() -> None:
-    good = random(4, 3)
-    with pytest.raises(ValueError, match=r"must be \(2N, H\)"):
-        ltn(good, good, random(6, 3), good)
-    with pytest.raises(ValueError, match=r"4 \[CLS\] rows and 6 pooler rows"):
-        ltn(good, random(6, 3), good, random(6, 3))
-    with pytest.raises(ValueError, match="'released' must be one of cross, paper"):
-        ltn(good, good, good, good, angle="released")
