@@ -60,9 +60,8 @@ def compute_record_intervals(
 ) -> Iterator[RecordInterval]:
     """Yield finished runs with their intervals, by suite and version of the data.
 
-    Runs that lack predictions come first. ``draw`` returns the scores of runs on the
-    same tasks in draws of items. ``say`` gets a line for each suite without items, or without rescored
-    scores.
+    ``draw`` returns the scores of runs on the same tasks in draws of items. ``say`` gets a line for each
+    suite without items, or without rescored scores.
     """
     same_data: dict[tuple[object, ...], list[CampaignRun]] = {}
     for run in runs:

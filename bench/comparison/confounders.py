@@ -33,10 +33,7 @@ def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
 
 
 def describe_pairing(a: Group, b: Group) -> str | None:
-    """Describe what pairs the runs of a seed: common stages, a data order or a specification.
-
-    Both sides need the same seeds. A stage makes pairs only if it varies with the seed. Scores are ignored.
-    """
+    """Describe what pairs runs of a seed: stages that vary with it, data order, specification."""
     if not a.seeds or a.seeds != b.seeds:
         return None
     others = {run.record.seed: run.record for run in b.runs}

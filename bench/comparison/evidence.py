@@ -85,14 +85,7 @@ def find_component_coverage(components: ComponentsDifference, r: float | None) -
 
 @dataclass(frozen=True)
 class SeedPairs:
-    """The effect of pairing the seeds on the difference of the average.
-
-    Args:
-        n: Pairs.
-        correlation: Of the pairs' scores, if defined.
-        unpaired: Welch's test of the same runs, which ignores the pairs.
-        gain: The width of its interval divided by that of the paired one, if that is above 0.
-    """
+    """The effect of pairing n seeds: ``gain`` is the width of Welch's interval over the paired one's."""
 
     n: int
     correlation: float | None

@@ -64,10 +64,8 @@ def judge_encoder(
 ) -> tuple[Gate, ResultStore, list[RunRecord]]:
     """Run an encoder as the reference's records of its name were run, and judge both by the items.
 
-    The text is a model folder, a file of word vectors, or a request such as ``hf:PATH:avg``. Results go to
-    the scratch folder; the reference stays unchanged. With ``update`` the new records may become the
-    reference: missing and different cells are run as well. Returns the gate, the campaign of the new records,
-    and these.
+    Results go to the scratch folder. With ``update``, missing and different cells are run as well. Returns
+    the gate, the campaign of the new records, and these.
     """
     request = parse_encoder_request(text, name)
     then = _load_named_records(store, name, profile, suites)

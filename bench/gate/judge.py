@@ -45,16 +45,14 @@ def judge(
 ) -> Gate:
     """Compare new records, failed ones among them, with the finished records of a reference.
 
-    The level is that of all averages' intervals together. ``repeated`` records repeat the reference seed by
-    seed. ``moved`` has known largest differences of a similarity of deterministic cells.
+    ``repeated`` records repeat the reference seed by seed. ``moved`` has known largest differences of a
+    similarity of deterministic cells.
 
     A cell regresses if its average falls by more than the tolerance and its seeds show it: the interval of
-    the drop is above 0, or the drop exceeds the limit of the reference's own spread. The interval is that of
-    the test of :mod:`bench.gate.drops`. For unchanged code, each of the two shows a drop by chance in at most
-    (1 - level) / 2 of all gates, over all cells together (Bonferroni over those that changed at all).
-
-    The tolerance alone decides for a deterministic method, and for one pair of seeds on equal versions and
-    hardware, where equal code gives equal bytes; elsewhere the limit decides too. Tasks are tested as well
+    the drop (:mod:`bench.gate.drops`) is above 0, or the drop exceeds the limit of the reference's spread.
+    For unchanged code, each of the two shows a drop by chance in at most (1 - level) / 2 of all gates, over
+    all cells together (Bonferroni over those that changed at all). The tolerance alone decides for a
+    deterministic method, and for one pair of seeds on equal versions and hardware. Tasks are tested as well
     (Holm over all of them); verdicts ignore them.
 
     If a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.divergence`),

@@ -102,13 +102,7 @@ class GateQuestions:
     def repeat(
         self, then: Sequence[RunRecord], planned: Sequence[Plan], source: ResultStore
     ) -> tuple[Gate, list[RunRecord]]:
-        """Ask all questions of a reference's own cells, in order, until one fails.
-
-        The plans repeat the reference's records; the source is their campaign of new records.
-
-        Returns:
-            The verdict on the asked questions, and the new records.
-        """
+        """Ask all questions of a reference's cells, in order, until one fails; return verdict, records."""
         first = rescore_records(self.reference, then, self.data)
         gate = self._build_gate(first.cells, first)
         if first.cells and not self.all:

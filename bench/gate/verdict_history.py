@@ -73,11 +73,7 @@ class GatePoint:
 
     @property
     def allowed(self) -> float | None:
-        """The drop above which the gate fails, if there are scores.
-
-        It is the tolerance, or more if seeds or items must show it: by an interval above 0, or by the limit
-        of the reference's own spread, whichever is smaller.
-        """
+        """The drop above which the gate fails, if known: the tolerance, or more for seeds or items."""
         average = self.cell.average
         if average is None:
             return None

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +30,6 @@ from bench.records.integrity import seal_record
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.stats.correlations import steiger, williams
-from bench.stats.coverage import find_coverage
 from bench.stats.inputs import make_generator
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import exact_permutation, sign_flip, welch
@@ -146,26 +144,18 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     ("arguments", "facts"),
     [
         ("noise nois", ("unknown method 'nois'", "did you mean 'noise'", "collapsed, lone, noise")),
-        ("noise noise", ("'noise' against itself",)),
         ("noise results/local/mini/noise", ("'noise'", "'results/local/mini/noise'", "in common")),
         ("noise collapsed", ("no suite", "noise and collapsed")),
         ("results/local/mini/noise two/local", ("no method", "mini/noise has noise", "two/local has lone")),
         ("noise word_overlap --suite sts7", ("no suite",)),
-        ("noise word_overlap --profile minilm", ("no suite",)),
         ("lone noise", ("lone has one", "two seeds")),
         ("noise#9 lone", ("finished seed 9", "one of 1, 2")),
-        ("word_overlap#1 lone", ("word_overlap", "finished seed 1")),
         ("noise results/none", ("'results/none'",)),
-        ("noise lost.json", ("'lost.json'",)),
         ("noise results", ("several campaigns", "local, other", "one of them")),
         ("noise ./empty", ("no records", "results/CAMPAIGN")),
-        ("noise ./stray.json", ("no records", "results/CAMPAIGN")),
         ("noise", ("B and --against",)),
-        ("noise lone --against word_overlap", ("B and --against",)),
         ("noise --against lone,lone", ("'lone,lone'", "twice")),
-        ("noise --against lone,", ("empty name",)),
         ("noise#1 lone#1 --seeds-only", ("noise#1 against lone#1", "one run")),
-        ("noise word_overlap --test permutation", ("permutation test needs", "leave out --test")),
     ],
 )
 def test_bad_comparisons(
@@ -177,7 +167,6 @@ def test_bad_comparisons(
     shutil.copytree(tmp_path / "results" / "local", tmp_path / "two" / "local")
     shutil.rmtree(tmp_path / "two" / "local" / "mini" / "noise")
     (tmp_path / "empty").mkdir()
-    (tmp_path / "stray.json").write_text("{}")
     assert not missing_facts(refusal(cli, "compare", *arguments.split()), *facts)
 
 
@@ -247,43 +236,6 @@ def test_items_are_drawn_in_pairs_and_each_correlation_anew(cli: Cli, take: Take
     facts += ("2 checkpoints alone", "word_overlap is ahead", "p = 0.0198", "paired bootstrap")
     assert not missing_facts(found["verdict"], *facts)
     assert not missing_facts(found["statements"][0], "is 0.0198", "100 draws")
-
-
-def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) -> None:
-    take(5)
-    code, out, _ = cli("compare", "noise", NOISY, "--draws", "100", "--level", "0.9")
-    assert code == 0
-    a, b = group(tmp_path, "noise").scores("avg"), group(tmp_path, NOISY).scores("avg")
-    exact = exact_permutation(a, b)
-    (line,) = (line for line in out.splitlines() if line.strip().startswith("avg"))
-    assert f"{format_p_value(exact.p)} ({format_p_value(2 / 252)})" in line
-    assert not missing_facts(out, "mini, suite toy", "A = noise", "B = noise[scale=2.0]", "seeds 1-5")
-    assert not missing_facts(out, "seeds 90%", "of 25 pairs", "Hedges' g +0.00.")
-    wrong = 100 * find_coverage("aso", 5, 5).measured
-    assert re.search(rf"Almost stochastic order: eps = \d\.\d\d\. .* {wrong:.0f}% of simulations", out)
-    assert re.search(r"Plan: .* The 5 seeds per side .* chance of \d+% \(", out)
-    assert not missing_facts(out, "10 checkpoints alone", "interval [+0.00, +0.00]", "p = 1.0000", "p <= 0.1")
-    assert "hierarchical" not in out
-    assert " ".join(out.split()).count("+0.00 [+0.00, +0.00] 1.0000 (0.0198) 0 0 0") == 5
-
-
-def test_a_permutation_of_too_few_seeds_cannot_show_anything(take: Take, tmp_path: Path) -> None:
-    take(4)
-    few = Group("noise", group(tmp_path, "noise", shifted(0.5)).runs[:3])
-    other = Group("other", group(tmp_path, NOISY).runs[:3])
-    found = compare(few, other, test="permutation")
-    facts: tuple[str, ...] = (
-        "3 seeds",
-        "cannot",
-        "at 95%",
-        "exact permutation test",
-        "is 0.1000",
-        "of up to",
-    )
-    assert not missing_facts(describe_verdict(found), *facts)
-    found = compare(group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY), test="permutation")
-    facts = ("noise is ahead", "p = 0.0286", "exact permutation test", "4 seeds")
-    assert not missing_facts(describe_verdict(found), *facts)
 
 
 def test_several_methods_are_corrected_as_one_family(cli: Cli, take: Take, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from bench.gate.tables import (
     format_gate_json,
     format_gate_markdown,
     format_gate_text,
-    format_headline,
     format_junit,
 )
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
@@ -216,27 +215,6 @@ def test_the_sentence_says_once_how_changes_are_accepted() -> None:
     assert describe_gate(gate_of(BETTER)).endswith(describe_cell_verdict(BETTER))
     assert describe_gate(gate_of(BETTER, BETTER)).count("--update --why TEXT") == 1
     assert "--update" not in describe_gate(gate_of(PASSED, whole().cells[2]))
-
-
-def test_cells_that_do_not_compare_are_counted() -> None:
-    other = replace(PASSED, status=Status.DIFFERENT, reasons=("other data",))
-    assert format_headline(gate_of(PASSED, other)) == "NOT COMPARABLE, 1 of 2 cells"
-    assert not missing_facts(describe_gate(gate_of(PASSED, other)), "NOT COMPARABLE", "fine on toy")
-
-
-def test_notes_are_of_the_questions_that_were_asked() -> None:
-    def starts(gate: Gate) -> list[str]:
-        return [note.split(":")[0].split(";")[0] for note in build_gate_grid(gate).notes]
-
-    assert starts(gate_of(PASSED)) == ["Scores x 100, means over seeds", "retrain", "Intervals"]
-    words = alone("words", Status.OK, 0.195, 0.194, question=Question.RECOMPUTE, sees=0.005)
-    assert starts(gate_of(words, rescored=1))[1:] == ["rescore", "recompute", "sees"]
-    mine = alone("mine", Status.OK, 0.71, 0.707, question=Question.ITEMS)
-    assert starts(gate_of(mine, strict=True))[1:] == ["items", "strict"]
-    notes = build_gate_grid(whole()).notes
-    assert not missing_facts(notes, "rescore: 12 records", "1e-9", WHY)
-    assert "1 record of" in build_gate_grid(gate_of(words, rescored=1)).notes[1]
-    assert "1.5 points" in build_gate_grid(replace(gate_of(PASSED), tolerance=0.015)).notes[1]
 
 
 def test_the_text_ends_with_the_sentence_and_markdown_begins_with_it() -> None:

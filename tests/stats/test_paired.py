@@ -158,11 +158,6 @@ def span(first: int, last: int) -> tuple[int, ...]:
     return tuple(range(first, last + 1))
 
 
-def test_without_pairs_equal_seeds_are_unpaired() -> None:
-    assert choose_design(FIVE, FIVE, pairs=False) == SeedDesign("welch", (FIVE, FIVE))
-    assert choose_design(FIVE, FIVE, pairs=False, pair_subset=True).test == "welch"
-
-
 @pytest.mark.parametrize("seeds", [(1,), (1, 2), FIVE])
 def test_equal_seeds_of_pairs_are_paired_however_few(seeds: tuple[int, ...]) -> None:
     found = choose_design(seeds, seeds, pairs=True)
@@ -213,11 +208,6 @@ def test_one_or_two_seeds_that_the_other_side_has_are_pairs_if_wanted(few: tuple
     assert choose_design(FIVE, few, pairs=True) == SeedDesign("welch", (FIVE, few), too_few=len(few))
 
 
-def test_one_run_on_a_side_with_another_seed_has_no_partner() -> None:
-    found = choose_design((9,), FIVE, pairs=True, pair_subset=True)
-    assert found == SeedDesign("welch", ((9,), FIVE))
-
-
 @pytest.mark.parametrize("asked", ["auto", "welch"])
 def test_a_side_without_seeds_is_a_fixed_score(asked: RequestedTest) -> None:
     assert choose_design((), FIVE, pairs=True, asked=asked) == SeedDesign("student", ((), FIVE))
@@ -241,12 +231,6 @@ def test_a_paired_test_that_was_asked_for_needs_partners_but_no_records(asked: R
     assert not missing_facts(error.value, "x and y", "different seeds", "here", "--test welch")
     with pytest.raises(InputError, match="a and b"):
         choose_design(span(1, 4), span(3, 6), pairs=True, asked=asked)
-
-
-@pytest.mark.parametrize("asked", ["paired", "sign-flip", "permutation"])
-def test_only_students_test_takes_a_side_without_seeds(asked: RequestedTest) -> None:
-    with pytest.raises(InputError, match=f"{asked} test needs seeds"):
-        choose_design(FIVE, (), pairs=False, asked=asked)
 
 
 def test_a_permutation_takes_forty_seeds_over_both_sides() -> None:
