@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
@@ -231,8 +232,5 @@ class DCLR(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with noise and weighted negatives, as :func:`bench.training.train_towers`."""
-
-        def objective(model: Any, pad_id: int) -> DCLRObjective:
-            return DCLRObjective(model, pad_id, context)
-
+        objective = partial(DCLRObjective, context=context)
         return training.train_towers(context, [nn.load_backbone(context.model)], objective, numbered=True)

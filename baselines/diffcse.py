@@ -43,11 +43,6 @@ def build_training_head(size: int, kind: str) -> Any:
     )
 
 
-def label_replaced_tokens(edited: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Label (N, L) tokens: 1 where an attended token was replaced by another, otherwise 0."""
-    return ((edited != ids) & mask.bool()).long()
-
-
 def rtd_loss(
     logits: torch.Tensor, replaced: torch.Tensor, mask: torch.Tensor, reduction: str = "cells"
 ) -> torch.Tensor:
@@ -181,7 +176,7 @@ class DiffCSEObjective(training.Objective):
         with training.autocast_towers(mask.device):
             attended = nn.build_attention_mask(self.encoder.config, edits.chunk, states.dtype)
             states = training.to_float32(nn.run_layers(self.discriminator.encoder.layer, states, attended))
-        labels = label_replaced_tokens(edited, ids, mask)
+        labels = ((edited != ids) & mask.bool()).long()  # 1: an attended token was replaced by another
         return rtd_loss(self.classifier(states), labels, mask, str(self.config["rtd_reduction"]))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
@@ -132,10 +133,7 @@ class EDFSE:
             return SimCSE().train(context)
         tau, tower = float(context.config["tau"]), nn.load_backbone(context.model)
         partners = nn.TokenRows(tower[1], context.partners, int(context.config["max_length"]))
-
-        def objective(model: Any, pad_id: int) -> SimCSEObjective:
-            return SimCSEObjective(model, pad_id, tau, partners=partners)
-
+        objective = partial(SimCSEObjective, tau=tau, partners=partners)
         return training.train_towers(context, [tower], objective, numbered=True)
 
 
@@ -193,8 +191,5 @@ class DistilledEDFSE:
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train the student on the member ``teacher``, as :func:`bench.training.train_towers`."""
-
-        def objective(model: Any, pad_id: int) -> StudentObjective:
-            return StudentObjective(model, pad_id, context)
-
+        objective = partial(StudentObjective, context=context)
         return training.train_towers(context, [nn.load_backbone(context.model)], objective, numbered=True)

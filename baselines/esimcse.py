@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
@@ -180,8 +181,5 @@ class ESimCSE(TrainedOnce):
                 expected=f"a max_length below {room}",
                 hint="set a smaller esimcse.max_length or esimcse.repetition_rate",
             )
-
-        def objective(model: Any, pad_id: int) -> ESimCSEObjective:
-            return ESimCSEObjective(model, pad_id, context, backbone[1])
-
+        objective = partial(ESimCSEObjective, context=context, tokenizer=backbone[1])
         return training.train_towers(context, [backbone], objective, numbered=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
@@ -236,8 +237,5 @@ class RankCSE(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the teachers' rankings, as :func:`bench.training.train_towers`."""
-
-        def objective(model: Any, pad_id: int) -> RankCSEObjective:
-            return RankCSEObjective(model, pad_id, context)
-
+        objective = partial(RankCSEObjective, context=context)
         return training.train_towers(context, [nn.load_backbone(context.model)], objective, numbered=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
@@ -183,8 +184,5 @@ class VaSCL(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the virtual view, as :func:`bench.training.train_towers`."""
-
-        def objective(model: Any, pad_id: int) -> VaSCLObjective:
-            return VaSCLObjective(model, pad_id, context)
-
+        objective = partial(VaSCLObjective, context=context)
         return training.train_towers(context, [nn.load_backbone(context.model)], objective, pooling="avg")
