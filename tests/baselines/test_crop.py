@@ -14,7 +14,6 @@ from torch import Tensor
 
 from bench.card import OptionValue
 from bench.training.augmentation import draw_two_spans, span_length, split_sentences
-from bench.training.batch_encoding import batch_states
 from bench.training.randomness import generator
 from tests.support.steps import nce_by_loops, objective_of, same_step
 from tests.support.training import options_of, train_alone
@@ -126,17 +125,6 @@ def test_an_epoch_draws_its_spans_anew(tiny_bert: Path) -> None:
     first, second = ([chunk.ids.tolist() for chunk in made.prepare(rows).chunks] for _ in range(2))
     made.seen = 0
     assert [chunk.ids.tolist() for chunk in made.prepare(rows).chunks] == first != second
-
-
-def test_dropout_alone_tells_dropout_views_apart_and_stays_on_beside_crops(tiny_bert: Path) -> None:
-    two = ["the man is singing a song on the hill", "a doctor is reading a book to the children"]
-    for views in ("crop", "dropout", "dropout_span"):
-        made, batch, _ = objective_of("crop", tiny_bert, two, views=views, dropout=0.3)
-        assert float(made(batch).detach()) != float(made(batch).detach())  # other masks
-        still, batch, _ = objective_of("crop", tiny_bert, two, views=views, dropout=0.0)
-        tokens = still.prepare(batch)
-        anchors, positives = batch_states(still.encoder, tokens, still.pooling).detach().chunk(2)
-        assert torch.allclose(anchors, positives, rtol=0, atol=1e-9) == (views != "crop")
 
 
 def test_the_vectors_that_are_trained_are_scored(tmp_path: Path, tiny_bert: Path) -> None:

@@ -34,7 +34,6 @@ def row_of(subwords: int) -> list[int]:
     [
         # c = 1 at 6: the upper end is not drawn; c = min(10, 10) at 32
         (0.32, "released", {2: 0, 6: 0, 7: 1, 25: 7, 32: 9, 200: 9}),
-        (0.30, "released", {6: 0, 32: 8}),
         (1.0, "released", {4: 2}),  # no more than there are
         (0.0, "released", {20: 0}),
         (0.32, "paper", {2: 0, 3: 1, 10: 2, 32: 9, 102: 32}),

@@ -341,13 +341,3 @@ def test_one_or_two_sentences_have_nothing_to_rank(tiny_bert: Path, rank: str, s
     plain_loss, batch, _ = made_of(tiny_bert, silent, gamma=0.0)
     plain_loss(batch)
     assert silent.asked == []
-
-
-def test_with_alpha_1_the_second_teacher_has_no_say(tmp_path: Path, tiny_bert: Path) -> None:
-    one, two = (TransformerEncoder(tiny_bert, pooling) for pooling in ("avg", "pooler"))
-    train = partial(train_alone, "rankcse", tiny_bert, tmp_path)
-    first = train({"members": {"teacher1": one}}, teacher2="")
-    both = {"members": {"teacher1": one, "teacher2": two}}
-    assert train(both, alpha=1.0).losses == first.losses
-    assert train(both).losses != first.losses
-    assert len(first.losses) == 4
