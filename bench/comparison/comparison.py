@@ -78,9 +78,9 @@ def compare(
 ) -> Comparison:
     """Compare two groups of runs on their suite.
 
-    The test over seeds follows ``bench.stats.seed_design``. The verdict speaks for the scope: further
-    "seeds", further "items", or "both", which is the default with seeds, items and no exact test. ``draw``
-    returns each run's scores in common draws of items; without it, only seeds are compared.
+    The verdict speaks for the scope: further "seeds", further "items", or "both", which is the default with
+    seeds, items and no exact test. ``draw`` returns each run's scores in common draws of items; without it,
+    only seeds are compared.
     """
     profile, suite = " and ".join(dict.fromkeys((a.place[0], b.place[0]))), a.place[1]
     where = f"{profile}, suite {suite}"

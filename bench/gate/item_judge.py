@@ -75,8 +75,7 @@ def judge_items(
     """Judge an encoder on the items of each suite, with intervals of a common level (Bonferroni).
 
     A suite regresses if its average falls by more than the tolerance and the interval of the drop, from
-    common draws of items, is above 0; a rise likewise improves it. The verdict holds for these two encoders
-    on further items like these. Without draws the tolerance decides.
+    common draws of items, is above 0; a rise likewise improves it. Without draws the tolerance decides.
     """
     done = {pair.key: verdict for pair in pairs if (verdict := _judge_without_statistics(pair)) is not None}
     tested = [pair for pair in pairs if pair.key not in done]

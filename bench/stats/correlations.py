@@ -1,9 +1,7 @@
 """Rank correlations of two lists, partial ones, and tests of two correlations that share a variable.
 
-The tests compare two systems on the same gold scores, and hold for these checkpoints only. Both are derived
-for Pearson's r of normal variables. With Spearman's rho and graded gold scores they reject equal systems a
-little too often (``bench.stats.coverage``, methods "williams" and "steiger"), so use them only to cross-check
-the paired bootstrap.
+The tests are derived for Pearson's r of normal variables. With Spearman's rho and graded gold scores they
+reject equal systems a little too often (``bench.stats.coverage``, methods "williams" and "steiger").
 """
 
 from __future__ import annotations
@@ -83,9 +81,8 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> CorrelationTest:
 class RankCorrelation:
     """The rank correlation of two lists of n numbers; ties have average ranks.
 
-    Args:
-        rho: Spearman's; None for fewer than four numbers, or a constant list, as Kendall's ``tau``-b.
-        low: Lower end of its interval (Bonett and Wright 2000); None if rho is None, 1 or -1.
+    ``rho`` and Kendall's ``tau``-b are None for fewer than four numbers, or a constant list; the interval
+    (Bonett and Wright 2000) is also None if rho is 1 or -1.
     """
 
     n: int

@@ -1,8 +1,4 @@
-"""Measured coverage of intervals, and measured error rates of tests.
-
-``benchmarks/coverage.py`` writes ``coverage.csv``. Each row is a simulation of one procedure in one setting.
-Code that prints an interval quotes the row that fits it, from :func:`find_coverage`.
-"""
+"""Measured coverage of intervals and error rates of tests: ``coverage.csv`` of ``benchmarks/coverage.py``."""
 
 from __future__ import annotations
 

@@ -16,11 +16,10 @@ from bench.stats.resampling import spearman_draws, spearman_rows
 
 @dataclass(frozen=True)
 class SuiteDraws:
-    """The draws that the item bootstraps of all pairs of methods share.
+    """The draws that the item bootstraps of all pairs of methods share; ``pairs`` counts those of a task.
 
     Args:
         rows: Each method's runs, as a slice of all methods' runs.
-        pairs: Number of pairs of each task.
         observed: (runs of all methods, tasks).
         draws: (draws, runs of all methods, tasks); in a draw all runs see the same pairs of a task.
     """
@@ -84,10 +83,9 @@ AVERAGE = "avg"
 def spearman_interval(rho: float, n: int, level: float = 0.95, *, held: int = 0) -> tuple[float, float]:
     """Confidence interval of a Spearman correlation (Bonett and Wright 2000, Psychometrika 65, eq. 3).
 
-    Fisher's z with standard error sqrt((1 + rho^2 / 2) / (n - 3)); (rho, rho) if |rho| is 1. The number of
-    variables held fixed is subtracted from n, as Fisher (1924, Metron 3) found for Pearson's r. The measured
-    coverage is in ``bench.stats.coverage``, methods "bonett-wright", "rank correlation" and "partial rank
-    correlation".
+    Fisher's z with standard error sqrt((1 + rho^2 / 2) / (n - 3)); (rho, rho) if |rho| is 1. Variables
+    ``held`` fixed are subtracted from n (Fisher 1924, Metron 3). Measured: ``bench.stats.coverage``, methods
+    "bonett-wright", "rank correlation" and "partial rank correlation".
 
     >>> low, high = spearman_interval(0.82, n=1379)
     >>> round(low, 3), round(high, 3)

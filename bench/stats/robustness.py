@@ -135,10 +135,9 @@ def superiority_interval(
 
     Independent seeds: Newcombe's method 5 (2006, Stat. Med. 25, 559): all shares w with |share - w| <= c
     sqrt(V(w)), V(w) = w (1 - w) (1 + (m - 1) ((1 - w) / (2 - w) + w / (1 + w))) / (n_a n_b) and m = (n_a +
-    n_b) / 2; c is Student's quantile with n_a + n_b - 2 degrees of freedom; Newcombe's normal
-    one is too small for 3 seeds. Brunner and Munzel's interval has width 0 if one side is wholly ahead.
-    Pairs, and one side without seeds: Clopper and Pearson's (1934) interval of the share of n, which covers
-    at least its level. Measured: ``bench.stats.coverage``, methods "superiority" and "superiority, paired".
+    n_b) / 2; c is Student's quantile with n_a + n_b - 2 degrees of freedom, not Newcombe's normal one. Pairs,
+    and one side without seeds: Clopper and Pearson's (1934) interval of the share of n.
+    Measured: ``bench.stats.coverage``, methods "superiority" and "superiority, paired".
 
     >>> above = superiority_interval([76.1, 76.4, 75.9, 76.3, 76.0], [75.2, 75.95, 75.6, 75.1, 75.7])
     >>> above.share, round(above.low, 2), round(above.high, 2)

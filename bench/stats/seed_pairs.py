@@ -1,8 +1,7 @@
 """Pairs of seeds: the two runs of a pair share what the seed decides, so it cancels in their difference.
 
-Pairs are valid if run i of both methods starts from the same trained stage, or sees the same batches in the
-same order. An equal number behind "seed" does not suffice. The records of stages and batches decide it before
-any score is read: a choice by the observed correlation would be a choice by the result.
+Run i of both methods starts from the same trained stage, or sees the same batches in the same order. The
+records decide it before any score is read: a choice by the observed correlation is one by the result.
 """
 
 from __future__ import annotations

@@ -54,12 +54,7 @@ class SeedDifference:
 
 @dataclass(frozen=True)
 class ExactTest:
-    """An exact test of two methods' seeds.
-
-    Args:
-        p: Two-sided p, twice the smaller one-sided, at most 1.
-        minimum_p: The smallest attainable p with these numbers of seeds.
-    """
+    """An exact test of two methods' seeds; ``p`` is twice the smaller one-sided p, at most 1."""
 
     difference: float
     p: float
@@ -81,10 +76,8 @@ def is_uneven(n_a: int, n_b: int) -> bool:
 def side_parts(a: VariancePart, b: VariancePart) -> list[VariancePart]:
     """Return the parts of the variance of a difference between independent sides, with degrees of freedom.
 
-    A side has the variance of its mean, or an array of them, and its degrees of freedom, seeds - 1.
     Uneven sides (:func:`is_uneven`) are one part with the smaller side's degrees of freedom. Satterthwaite's
-    would be too many: for equal methods with 3 and 10 seeds, p <= 0.0005 4.6 times too often, with 2 and 10
-    seeds 18 times (benchmarks/ranks.py).
+    would be too many: with 3 and 10 seeds p <= 0.0005 4.6 times too often (benchmarks/ranks.py).
 
     >>> side_parts((0.1, 4), (0.2, 5)), side_parts((0.1, 2), (0.2, 5))
     ([(0.1, 4), (0.2, 5)], [(0.30000000000000004, 2)])
@@ -126,8 +119,6 @@ def welch(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
 def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifference:
     """Student's t test and interval of (runs,) scores against the score of a deterministic method.
 
-    A single seed of a method with seeds is no fixed score: it varies.
-
     >>> test = one_sample([76.1, 76.4, 75.9, 76.3, 76.0], fixed=75.0)
     >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2)
     (1.14, 0.88, 1.4)
@@ -143,8 +134,6 @@ def one_sample(a: ArrayLike, fixed: float, level: float = 0.95) -> SeedDifferenc
 
 def seed_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> SeedDifference:
     """Welch's test of two methods' seeds; Student's if a side is the one score of a deterministic method.
-
-    Arguments and errors are those of ``welch`` and ``one_sample``.
 
     >>> test = seed_difference([75.0], [76.1, 76.4, 75.9, 76.3, 76.0])
     >>> round(test.difference, 2), round(test.low, 2), round(test.high, 2)

@@ -1,12 +1,8 @@
 """Seeds and items together, for a fixed set of tasks. The runs of a method are its seeds.
 
-A checkpoint is scored on all tasks, so its errors on them are related: whole seed rows are resampled, instead
-of the seeds of each task separately.
-
-A statement on seeds and items includes the one on seeds. But items add degrees of freedom, so the interval
-of the variance components may be narrower than that of the seeds, with two pairs less than half as wide, and
-cover too little. So the interval is the wider of both. An item that is hard for a single seed adds to both
-parts: if items dominate, the interval is a little too wide.
+A checkpoint is scored on all tasks, so whole seed rows are resampled. Items add degrees of freedom, so the
+interval of the variance components may be narrower than that of the seeds, and cover too little. So the
+interval is the wider of both.
 """
 
 from __future__ import annotations
@@ -120,15 +116,13 @@ def variance_components(
 ) -> ComponentsDifference:
     """Interval of the difference for further seeds and further items: seed variance plus item variance.
 
-    ``a`` and ``b`` are names in the sample, from ``draw_suite``; a method is deterministic or has two seeds.
-
     V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
     over seeds and v_t that of the difference in task t over a bootstrap of its items. For pairs, the seeds'
     part is that of the differences, s_d^2 / n. The interval is difference -+ t sqrt(V), with Satterthwaite's
     (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds
-    (``bench.stats.seeds.side_parts`` for uneven sides), pairs - 1 for a task; p is that of
-    t = difference / sqrt(V). If the seeds have a wider interval, it and the larger p are taken. The measured
-    coverage is in ``bench.stats.coverage``, methods "components" and "components, paired".
+    (``bench.stats.seeds.side_parts`` for uneven sides), pairs - 1 for a task. If the seeds have a wider
+    interval, it and the larger p are taken. Measured: ``bench.stats.coverage``, methods "components" and
+    "components, paired".
 
     >>> seeds = np.array([[0.80], [0.84], [0.70], [0.72]])  # two of each method; here items add nothing
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -25,6 +23,7 @@ from bench.gate.tables import (
 )
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
 from tests.support.chromium import chromium
+from tests.support.markup import Skeleton
 from tests.support.messages import missing_facts, numbers_in
 
 HOSTILE = '<b>&"x"|`[y](z)\x1b[31m\x00\ud800\n::error::'
@@ -267,29 +266,6 @@ def test_junit_skips_what_is_unclear() -> None:
     assert [suite.get(name) for name in ("tests", "failures")] == ["2", "1"]
     (failed,) = (case for case in suite.iter("testcase") if case[0].tag == "failure")
     assert (failed.get("classname"), failed.get("name")) == ("all cells", "average")
-
-
-class Skeleton(HTMLParser):
-    """A page's elements with their attributes, and its texts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def kinds(self) -> set[tuple[str, ...]]:
-        return {(tag, *attributes) for tag, attributes in self.elements}
-
-    def of(self, tag: str) -> Iterator[dict[str, str | None]]:
-        return (attributes for name, attributes in self.elements if name == tag)
 
 
 def test_the_page_asks_for_nothing_and_has_headers() -> None:
