@@ -41,9 +41,7 @@ def describe_family(correction: str, number: int, name: str) -> str:
 
 
 def holm(p: Mapping[str, float], name: str, minimum_p: Mapping[str, float] | None = None) -> Family:
-    """Holm's step-down correction (1979): bounds the chance of any false claim in the family.
-
-    ``p`` has every comparison by name, ``minimum_p`` the smallest attainable p of tests, default 0.
+    """Holm's step-down correction (1979) of p by name: bounds the chance of any false claim in the family.
 
     >>> family = holm({"simcse": 0.01, "whitening": 0.04, "untrained": 0.03}, "ours against the baselines")
     >>> {name: round(one.adjusted, 3) for name, one in family.comparisons.items()}

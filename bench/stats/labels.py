@@ -29,9 +29,8 @@ class McNemarTest:
 def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemarTest:
     """McNemar's exact test of two classifiers (McNemar 1947, Psychometrika 12).
 
-    ``first`` and ``second`` are (items,), true where that classifier is right. Equal classifiers are alone
-    right on half of the items where they disagree: the number is binomial with p = 1/2. The two-sided p is
-    twice the smaller tail, at most 1.
+    ``first`` and ``second`` are (items,), true where that classifier is right. The number of items on which
+    only one is right is binomial with p = 1/2; the two-sided p is twice the smaller tail, at most 1.
 
     >>> test = mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 1, 1])
     >>> test.only_first, test.only_second, test.p, test.minimum_p

@@ -1,8 +1,4 @@
-"""Plans of seeds by design, and their power, each with the interval from the spread's own uncertainty.
-
-Each plan is made three times: for the estimated spread, and for both ends of the chi-square interval of the
-variance (5 to 95%).
-"""
+"""Plans of seeds by design, and their power, each also for both ends of the spread's interval (5 to 95%)."""
 
 from __future__ import annotations
 
@@ -38,10 +34,7 @@ class Range:
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """How many seeds a design needs: per side, or pairs; None for more than 10,000.
-
-    ``low`` and ``high`` are for the ends of the spread's interval.
-    """
+    """Seeds per side, or pairs, for the spread and both ends of its interval; None for more than 10,000."""
 
     seeds: int | None
     low: int | None

@@ -1,7 +1,4 @@
-"""Rankings of k methods: tests of all pairs with one correction, and the groups and ranks that follow.
-
-All tables and figures of k methods read one :class:`Ranking`, so none contradicts another.
-"""
+"""Rankings of k methods: tests of all pairs with one correction, and the groups and ranks that follow."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ class PairedDifference:
         t: None for constant differences, as ``df``.
         p: Two-sided; for constant differences 1 if they are 0, otherwise ``least_p``, then ``minimum_p``.
         correlation: Pearson's correlation of the pairs; None for a constant side, and for two pairs.
-        sd: Standard deviation of the differences.
     """
 
     difference: float
