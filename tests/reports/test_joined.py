@@ -217,8 +217,9 @@ def test_a_profile_that_is_another_in_each_is_refused(more: dict[str, Any], fact
     with pytest.raises(NotComparableError) as refused:
         merge_records(records)
     assert not missing_facts(refused.value, "profile mini", "campaigns a and b:", *facts)
-    for place in ({"profile": "other"}, {"suite": "other"}):
-        assert len(merge_records(found(one, replace(change(other, **more), **place)))) == 2
+    changed = change(other, **more)
+    for elsewhere in (replace(changed, profile="other"), replace(changed, suite="other")):
+        assert len(merge_records(found(one, elsewhere))) == 2
 
 
 def test_checkpoints_bring_weights_of_their_own() -> None:

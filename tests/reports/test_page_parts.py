@@ -139,8 +139,8 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed(tmp_path: Path) -> N
     records = [make_record("simcse", seed, dict(SCORES)) for seed in (1, 2, 3)]
     for record in records:
         value = 0.1 * (record.seed or 0)
-        dev, losses = [[10, value], [20, 2 * value]], [[5, 3 - value], [10, 1.0]]
-        record.training["stages"]["simcse"] |= {"dev_curve": dev, "loss_curve": losses}
+        scores, losses = [[10, value], [20, 2 * value]], [[5, 3 - value], [10, 1.0]]
+        record.training["stages"]["simcse"] |= {"dev_curve": scores, "loss_curve": losses}
     made = {one.name: one for one in suite_figures(standing(tmp_path, *records)) if one.section == "curves"}
     (dev,) = made["mini-sts7-dev"].series
     assert dev.y == pytest.approx((20, 40))
