@@ -16,7 +16,7 @@ from bench.config import profiles
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.data.suites import SUITES
 from bench.errors import InputError
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.render.svg import draw_svg

@@ -37,7 +37,7 @@ from bench.cli.main import cli
 from bench.comparison.selection import format_seeds
 from bench.config import profiles
 from bench.papers import flops as scale
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.records.fingerprint import FACTS
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore

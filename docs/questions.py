@@ -8,8 +8,8 @@ from pathlib import Path
 from bench.comparison.comparison import Comparison, compare, correct_comparisons
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.questions import Questions
-from bench.comparison.render import format_p_value
 from bench.comparison.selection import Group, resolve_sides
+from bench.comparison.wording import format_p_value
 from bench.config import profiles
 from bench.records.store import ResultStore
 from bench.render.grid import SCALE

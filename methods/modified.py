@@ -69,9 +69,9 @@ _DIFFERENCE = {
 
 def modified_loss(name: str, config: Config) -> PairLoss:
     """Return the loss of a method of this module, with its options."""
-    steps = select_fields(losses.modified_losses.ModifiedSteps, config)
-    loss = losses.modified_losses.LOSSES[name.removeprefix("m_")]
-    return partial(loss, steps=losses.modified_losses.ModifiedSteps(**steps), form=str(config["form"]))
+    modified = losses.modified_noncontrastive
+    steps = modified.ModifiedSteps(**select_fields(modified.ModifiedSteps, config))
+    return partial(modified.LOSSES[name.removeprefix("m_")], steps=steps, form=str(config["form"]))
 
 
 def _nu_option(name: str, until: str) -> Option:

@@ -16,7 +16,7 @@ from bench.errors import DataError
 from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
-from bench.reports.records import by_method, by_profile_and_suite, check_comparable, round_averages
+from bench.reports.record_groups import by_method, by_profile_and_suite, check_comparable, round_averages
 
 OVERLAP = "overlap*.csv"
 """Files of ``bench data overlap TEXT --format csv`` in the campaign's folder."""

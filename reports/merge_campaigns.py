@@ -15,7 +15,7 @@ from bench.records.fingerprint import KEYED, find_fact_differences
 from bench.records.integrity import find_record_copies
 from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
-from bench.reports.records import by_profile_and_suite, run_label, table_facts
+from bench.reports.record_groups import by_profile_and_suite, run_label, table_facts
 from bench.reports.unreadable_records import lacks_predictions, scan_campaign
 
 _SEPARATELY = "report them one by one"

@@ -14,7 +14,7 @@ from bench.errors import InputError, not_one_of
 from bench.records.record import RunRecord
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method
+from bench.reports.record_groups import by_method
 from bench.reports.tables.published_figures import paper_backbone, published_names, released_checkpoint
 
 PUBLISHED = "published"
@@ -105,11 +105,11 @@ def _backbone_name(name: str) -> str:
 
 def paper_name(runs: Sequence[RunRecord]) -> str:
     """Return the papers' name of a method, with its options, else its id; an alias stays as it is."""
-    names = set(map(_record_name, runs))
+    names = set(map(_printed_row_name, runs))
     return names.pop() if len(names) == 1 else runs[0].method
 
 
-def _record_name(record: RunRecord) -> str:
+def _printed_row_name(record: RunRecord) -> str:
     if checkpoint := released_checkpoint(record):
         return f"{printed_name(checkpoint.method)} ({_backbone_name(checkpoint.backbone)}, released)"
     head, options = record.name, record.method.removeprefix(record.name)

@@ -12,7 +12,7 @@ from bench.render import formats, latex
 from bench.render.formats import FILE, Screen, frame_csv, render_grids, render_json
 from bench.reports.campaign import Campaign
 from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
-from bench.reports.records import long_frame
+from bench.reports.record_groups import long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
 from bench.reports.tables.paper_tables import paper_tables
@@ -78,7 +78,7 @@ def render_report(
     grids = formats.select_columns(list(chain.from_iterable(printed)), look.columns)
     if form != "latex":
         return render_grids(grids, form, screen=look.screen)
-    from bench.render.latex_picture import ranking_picture
+    from bench.render.critical_difference_latex import ranking_picture
     from bench.reports.figures.suite_plots import group_figures
 
     body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])

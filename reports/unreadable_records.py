@@ -14,7 +14,7 @@ from bench.records.record import RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
-from bench.reports.records import (
+from bench.reports.record_groups import (
     UNREADABLE,
     by_profile_and_suite,
     failure_reasons,

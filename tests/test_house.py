@@ -144,7 +144,7 @@ def test_there_is_no_circle(house: dict[str, set[str]]) -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("records.record", "from bench.plan.cells import Cell"),
+        ("records.record", "from bench.plan.cell_expansion import Cell"),
         ("records.record", "from bench.plan import cell"),
         ("data.tasks", "def f():\n    from bench.eval import sts"),
         ("eval.sts", "import bench.execution.runner"),

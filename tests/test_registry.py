@@ -5,7 +5,7 @@ import pytest
 from bench.card import Option
 from bench.config import profiles
 from bench.errors import BenchError, InputError
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.registry import METHODS, Registry, discover
 
 

@@ -161,7 +161,7 @@ def make_item_drawer(draws: int, data: Path | None) -> DrawItems:
 
 def _print_comparisons(comparisons: Sequence[Comparison], form: str) -> None:
     from bench.cli.terminal import format_grids
-    from bench.comparison.render import describe_comparison, describe_verdict
+    from bench.comparison.wording import describe_comparison, describe_verdict
     from bench.render.formats import render_grids
     from bench.reports.tables.comparison_tables import checkpoint_grid, comparison_grid
 
@@ -183,7 +183,7 @@ def _print_comparisons(comparisons: Sequence[Comparison], form: str) -> None:
 
 def _comparison_facts(c: Comparison) -> dict[str, Any]:
     """Return all facts, with those of the headline repeated at the top level."""
-    from bench.comparison.render import describe_comparison, describe_verdict
+    from bench.comparison.wording import describe_comparison, describe_verdict
 
     head = c.headline
     ends = (head.low, head.high)

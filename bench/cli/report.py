@@ -168,7 +168,7 @@ def _load_campaign(
     from bench.comparison.selection import match_method_id
     from bench.reports import merge_campaigns, method_choice
     from bench.reports.campaign import Campaign, prepare_campaign
-    from bench.reports.records import last_checkpoints
+    from bench.reports.record_groups import last_checkpoints
 
     stores = merge_campaigns.parse_campaigns(results, campaign)
     collected = merge_campaigns.collect_records(stores)

@@ -219,7 +219,7 @@ def exit_if_failed(cells: int) -> None:
 
 def print_plan(plan: Plan) -> int:
     """Print the cells, their states and their inputs; return the number of conflicts."""
-    from bench.execution.preview import list_plan_inputs
+    from bench.execution.dry_run import list_plan_inputs
     from bench.execution.record_probes import find_unprobed_jobs
     from bench.execution.runner import check_pending_cells
     from bench.execution.stage_cache import StageCache
@@ -278,8 +278,8 @@ def print_estimate(plan: Plan, price: float | None = None, deadline: float | Non
         deadline: In minutes; with it the number of cells that end before is printed.
     """
     from bench.eval.suite_measures import measure_of
+    from bench.execution.dry_run import TimeEstimate, estimate_times, format_cost, format_estimate
     from bench.execution.monitor import format_duration
-    from bench.execution.preview import TimeEstimate, estimate_times, format_cost, format_estimate
     from bench.execution.runner import count_fitting_cells, find_pending_jobs
     from bench.execution.sharing import choose_cells_per_gpu
 

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from bench.data import contrast_items, evalrank
+from bench.data import contrast_items, rank_task
 from bench.data.local_tasks import read_local_pairs
 from bench.data.mini.mini_suites import (
     CONTRAST_SUITE,
@@ -83,7 +83,7 @@ for _suite in (
         EVALRANK,
         "EvalRank: the partner of each of STS-B's best pairs among all of its sentences, MRR",
         ("EvalRank",),
-        note=evalrank.NOTE,
+        note=rank_task.NOTE,
         reads=_STSB,
     ),
     _make_mini_suite(MINI_TRANSFER, TRANSFER_SUITE),
@@ -228,13 +228,13 @@ def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast_it
     return contrast_items.make_contrast_tasks(sentences, where, reference=is_reference(task))
 
 
-def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[evalrank.RankTask]:
+def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[rank_task.RankTask]:
     """Make the task of a suite of :data:`RANK_SUITES`; raises as :func:`load_contrast`."""
     (task,) = SUITES.get(name).tasks
     if name == MINI_EVALRANK:
-        return [evalrank.make_rank_task(task, [graded_pairs(source.world, "test")])]
+        return [rank_task.make_rank_task(task, [graded_pairs(source.world, "test")])]
     tasks = _read_pair_tasks(name, source)
-    return [evalrank.make_rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
+    return [rank_task.make_rank_task(task, tasks, reference=all(map(is_reference, tasks)))]
 
 
 def _read_pair_tasks(name: str, source: DataSource) -> list[PairTask]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.evalrank import RankTask
+from bench.data.rank_task import RankTask
 from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import suite_average
@@ -71,7 +71,7 @@ class RankSuite(Measure[RankTask]):
         """Mean reciprocal rank by cosine in draws of pairs, both directions of a pair together."""
         from bench.stats.resampling import mean_draws
 
-        reciprocal = np.stack([1 / _read_ranks(task, row)[0] for row in rows])
+        reciprocal = np.stack([1 / _split_ranks(task, row)[0] for row in rows])
         return np.clip(mean_draws(reciprocal.reshape(len(rows), -1, 2).mean(2), rng, count), 0, 1)
 
     def find_changes(
@@ -80,7 +80,7 @@ class RankSuite(Measure[RankTask]):
         """Return the queries whose reciprocal rank changed most."""
         from bench.eval.item_changes import ItemChange
 
-        a, b = (_read_ranks(task, side)[0] for side in (one, other))
+        a, b = (_split_ranks(task, side)[0] for side in (one, other))
         change = 1 / b - 1 / a
         return [
             ItemChange(row + 1, f"{change[row]:+.3f}", f"{a[row]:g}", f"{b[row]:g}", "1", task.queries[row])
@@ -134,7 +134,7 @@ def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool
     return np.maximum(ranks, 1)
 
 
-def _read_ranks(task: RankTask, predictions: FloatArray) -> tuple[Vectors, Vectors]:
+def _split_ranks(task: RankTask, predictions: FloatArray) -> tuple[Vectors, Vectors]:
     """Return ranks by cosine and by distance; raises BenchError for a wrong number, or an impossible rank."""
     if predictions.shape != (2 * task.items,):
         what = f"{len(predictions)} ranks for {task.items} queries"
@@ -149,7 +149,7 @@ def _rank_scores(tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray
     """Return MRR and hits of each task by cosine ("all") and by distance ("l2"), and the average."""
     scores = []
     for task in tasks:
-        for subset, ranks in zip((ALL, "l2"), _read_ranks(task, predictions[task.id]), strict=True):
+        for subset, ranks in zip((ALL, "l2"), _split_ranks(task, predictions[task.id]), strict=True):
             figures = {"mrr": float(np.mean(1 / ranks))}
             figures |= {f"hits@{k}": float(np.mean(ranks <= k)) for k in HITS}
             scores += [Score(task.id, subset, metric, value, task.items) for metric, value in figures.items()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bench.data.contrast_items import ContrastTask
-from bench.data.evalrank import RankTask
 from bench.data.mteb_names import is_mteb
+from bench.data.rank_task import RankTask
 from bench.data.suites import RANK_SUITES, TRANSFER_SUITES, is_contrast
 from bench.data.tasks import LabelledTask, PairTask
 from bench.eval.contrast_suite import ContrastSuite

@@ -35,7 +35,7 @@ class CachedEncoder:
         """Return checked vectors of the cache, or compute and keep them."""
         facts = json.dumps([self._identity, batch_tokens, list(sentences)])
         path = self.folder / f"{hashlib.sha256(facts.encode()).hexdigest()}.npz"
-        kept = self._read_vectors(path, len(sentences))
+        kept = self._read_kept_embeddings(path, len(sentences))
         if kept is not None:
             if progress:
                 progress(len(sentences))
@@ -44,7 +44,7 @@ class CachedEncoder:
         _write_vectors(path, vectors)
         return vectors
 
-    def _read_vectors(self, path: Path, rows: int) -> FloatArray | None:
+    def _read_kept_embeddings(self, path: Path, rows: int) -> FloatArray | None:
         """Read kept vectors, if they are undamaged."""
         try:
             with np.load(path, allow_pickle=False) as archive:

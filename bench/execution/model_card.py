@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from bench.data.evalrank import RankTask
+from bench.data.rank_task import RankTask
 from bench.data.suites import MINI_SUITES
 from bench.data.tasks import LabelledTask
 from bench.eval.mteb_scores import metric_name

@@ -19,14 +19,14 @@ from bench.errors import InputError
 from bench.eval.suite_measures import measure_of
 from bench.execution import events
 from bench.execution.cell_run import CellTask, Outcome, run_cell
+from bench.execution.dry_run import CellTimes
 from bench.execution.encoder_builder import check_backbone_text
 from bench.execution.executors import local
-from bench.execution.preview import CellTimes
 from bench.execution.record_probes import find_unprobed_jobs
 from bench.execution.sharing import choose_cells_per_gpu
 from bench.execution.stage_cache import StageCache
 from bench.plan.backbones import check_backbones
-from bench.plan.cells import find_method_cards
+from bench.plan.cell_expansion import find_method_cards
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.record import safe_name

@@ -19,7 +19,7 @@ from bench.execution.runner import choose_executor
 from bench.execution.sharing import choose_cells_per_gpu
 from bench.execution.stage_cache import StageCache
 from bench.nn.device import torch_threads
-from bench.plan.cells import budget_options, collect_user_options
+from bench.plan.cell_expansion import budget_options, collect_user_options
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS
 

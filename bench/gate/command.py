@@ -180,6 +180,7 @@ def _judge_records(
     """Judge existing records, or the reference's own cells, repeated."""
     from bench.cli.run import execute_plan
     from bench.eval.rescoring import load_sound_predictions
+    from bench.gate.kept_encoders import CAMPAIGN, has_encoder
     from bench.gate.recompute import GateQuestions, rescore_records
     from bench.gate.reference import (
         check_reference_records,
@@ -187,7 +188,6 @@ def _judge_records(
         plan_reference,
         select_repeatable_records,
     )
-    from bench.gate.reference_encoders import CAMPAIGN, has_encoder
     from bench.records.store import ResultStore
     from bench.render.grid import SCALE
 
@@ -292,8 +292,8 @@ def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
 
 def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[str, Any]) -> bool:
     """Replace the reference's changed cells, or all for other versions or hardware; False without any."""
+    from bench.gate.kept_encoders import find_missing_encoders, keep_encoders
     from bench.gate.reference import append_change_note, update_reference
-    from bench.gate.reference_encoders import find_missing_encoders, keep_encoders
     from bench.records.fingerprint import machine_warnings
 
     def say(line: str) -> None:

@@ -21,8 +21,8 @@ from bench.errors import BenchError, InputError, suggest_name
 from bench.execution.runner import run_plan
 from bench.gate.drops import cell_key
 from bench.gate.item_judge import COMPARED, ItemPair, judge_items
+from bench.gate.kept_encoders import CAMPAIGN
 from bench.gate.reference import check_reference_records, load_gate_records
-from bench.gate.reference_encoders import CAMPAIGN
 from bench.gate.verdict import AVERAGE, CellVerdict, Gate, Key, Question, Status
 from bench.plan.plan import Plan, make_plan
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name

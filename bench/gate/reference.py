@@ -16,7 +16,7 @@ from bench.data.tar import iter_members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown_name
 from bench.execution.repetition import build_rerun_spec
 from bench.gate.drops import cell_key, list_record_seeds, name_run
-from bench.gate.reference_encoders import CAMPAIGN, find_encoder_folder, has_encoder
+from bench.gate.kept_encoders import CAMPAIGN, find_encoder_folder, has_encoder
 from bench.gate.verdict import AVERAGE, BROKEN, CellVerdict, Key, cell_name
 from bench.plan.plan import Plan, make_plan
 from bench.records.environment import run_git

@@ -72,7 +72,7 @@ class GatePoint:
         return self.cell.status in (*BAD, Status.DIFFERENT)
 
     @property
-    def allowed(self) -> float | None:
+    def allowed_drop(self) -> float | None:
         """The drop above which the gate fails, if known: the tolerance, or more for seeds or items."""
         average = self.cell.average
         if average is None:
@@ -84,8 +84,8 @@ class GatePoint:
     @property
     def below(self) -> float | None:
         """The score below which the gate fails, if there are scores."""
-        average, allowed = self.cell.average, self.allowed
-        return None if average is None or allowed is None else average.reference - allowed
+        average, allowed_drop = self.cell.average, self.allowed_drop
+        return None if average is None or allowed_drop is None else average.reference - allowed_drop
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,8 @@ def _parse_verdict(facts: Mapping[str, Any]) -> CellVerdict:
     )
 
 
-def _one_of(*allowed: object) -> Any:
-    return lambda value: isinstance(value, str | int) and not isinstance(value, bool) and value in allowed
+def _one_of(*accepted: object) -> Any:
+    return lambda value: isinstance(value, str | int) and not isinstance(value, bool) and value in accepted
 
 
 def _is_score(value: Any) -> bool:

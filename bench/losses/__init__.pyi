@@ -1,6 +1,6 @@
 """Public names, which ``__init__.py`` loads at first use."""
 
-from bench.losses import modified_losses as modified_losses
+from bench.losses import modified_noncontrastive as modified_noncontrastive
 from bench.losses import paradigm_losses as paradigm_losses
 from bench.losses.contrastive import check_same_shape as check_same_shape
 from bench.losses.contrastive import check_tau as check_tau

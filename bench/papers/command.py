@@ -227,7 +227,7 @@ def _run_work(work: ItemPlan, show: bool) -> tuple[list[tuple[str, RunRecord]], 
 def _build_grids(work: ItemPlan, records: Sequence[tuple[str, RunRecord]]) -> list[Grid]:
     from bench.papers.item_cells import single_tasks
     from bench.papers.item_layout import ItemRecords, item_grid, matches_paper, surface_grids
-    from bench.reports.records import by_profile_and_suite, check_comparable
+    from bench.reports.record_groups import by_profile_and_suite, check_comparable
 
     if work.item.formula:
         return surface_grids(work.item)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from bench.card import OptionValue
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.registry import discover
 from bench.stages import PAIRS, ComposedMethod, StageSpec, TrainedMethod, planned_steps
 

@@ -19,7 +19,7 @@ from bench.papers.paper_items import Item
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.figure import Figure
 from bench.render.grid import DASH, SCALE, Grid, Quoted, ScoreCell, Value, mean_or_none, summarise_values
-from bench.reports.records import by_method, failure_reasons, finished_records, label_lines
+from bench.reports.record_groups import by_method, failure_reasons, finished_records, label_lines
 from bench.reports.tables.categories import KINDS
 from bench.reports.tables.metrics import metrics_at_ranks
 from bench.reports.tables.published_figures import paper_backbone, paper_text

@@ -22,7 +22,7 @@ from bench.papers import flops
 from bench.papers.item_cells import ItemCell, cell_methods, lay_out_cells
 from bench.papers.paper_items import Item
 from bench.plan.backbones import backbone_shape, profile_backbone
-from bench.plan.cells import make_cells
+from bench.plan.cell_expansion import make_cells
 from bench.records.record import RecordPlace, safe_name, sum_training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover

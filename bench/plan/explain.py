@@ -8,7 +8,7 @@ from bench.config import profiles
 from bench.config.spec import MethodRequest, RunSpec
 from bench.data.training_data import TrainingData, read_training_data
 from bench.errors import InputError
-from bench.plan import cells
+from bench.plan import cell_expansion
 from bench.plan.cell import Cell
 from bench.plan.job import MATCHED
 from bench.registry import METHODS
@@ -22,7 +22,9 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
     """
     profile = profiles.load_profile(spec.profile)
     card = METHODS.get(request.name, where="bench show").card
-    texts = {stage.text for _, stage in _walk_stages(cells.make_bare_cell(request, spec, profile, 0))}
+    texts = {
+        stage.text for _, stage in _walk_stages(cell_expansion.make_bare_cell(request, spec, profile, 0))
+    }
     training: TrainingData | None = None
     try:
         training = read_training_data(spec, profile, [card.name], texts) if texts else None
@@ -30,8 +32,8 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
         if spec.corpus is not None or spec.pairs is not None:  # the user named it
             raise
     size = len(training.corpus.sentences) if training else 0
-    cell = cells.make_bare_cell(request, spec, profile, size)
-    cells.check_overrides(spec, [cell])
+    cell = cell_expansion.make_bare_cell(request, spec, profile, size)
+    cell_expansion.check_overrides(spec, [cell])
     yield "method", f"{cell.method} in profile {profile.name}"
     if card.needs_backbone:
         yield "backbone", spec.backbone or profile.backbone["name"]
@@ -91,9 +93,11 @@ def _find_option_sources(
     """Return the source of each option's value, other than the card's default."""
     card = METHODS.get(request.name).card
     short = (card.short_option, request.argument) if card.short_option and request.argument else None
-    given = cells.collect_user_options(request, card, spec, None if card.takes_path else short)
-    sources = dict.fromkeys(cells.budget_options(card, profile, given), f"budget of profile {profile.name}")
-    table = cells.flatten_table(profile.methods.get(card.name, {}))
+    given = cell_expansion.collect_user_options(request, card, spec, None if card.takes_path else short)
+    sources = dict.fromkeys(
+        cell_expansion.budget_options(card, profile, given), f"budget of profile {profile.name}"
+    )
+    table = cell_expansion.flatten_table(profile.methods.get(card.name, {}))
     sources |= {name: f"profile {profile.name}" for name, _ in table}
     counted = {f"{name.removesuffix('epochs')}steps" for name in given if name.split(".")[-1] == "epochs"}
     sources |= dict.fromkeys(counted, "epochs given")

@@ -22,7 +22,7 @@ from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.nn.model_folder import ModelFolder, explain_hash_change, resolve_folder
 from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
-from bench.plan.cells import (
+from bench.plan.cell_expansion import (
     add_members,
     check_batches,
     check_copies,

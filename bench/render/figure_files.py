@@ -19,8 +19,8 @@ from bench.render.critical_difference import (
     ranking_labels,
     split_sides,
 )
+from bench.render.critical_difference_latex import ranking_picture
 from bench.render.figure import Figure, clip_text
-from bench.render.latex_picture import ranking_picture
 from bench.render.matplotlib_plots import COLOURS, PANELS, draw_panels, draw_plot, plain_canvas, save_figure
 
 _FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}

@@ -14,8 +14,8 @@ from bench.eval.embeddings import Embeddings
 from bench.eval.transfer import TransferResult, run_transfer_task
 from bench.eval.transfer_items import SEED, build_layout, f1_score
 from bench.eval.transfer_suite import labelled_sentences
-from bench.senteval_compat.evaluation import Batcher, Evaluation, read_parameter, senteval_features
 from bench.senteval_compat.fitting import read_fitting
+from bench.senteval_compat.task_base import Batcher, Evaluation, read_parameter, senteval_features
 from bench.senteval_compat.tools.validation import (
     Array,
     InnerKFoldClassifier,

@@ -13,7 +13,8 @@ from bench.data.senteval import find_root
 from bench.errors import InputError, not_one_of
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat import binary, mrpc, probing, rank, sick, snli, sst, sts, supervised, trec
-from bench.senteval_compat.evaluation import (
+from bench.senteval_compat.fitting import read_fitting
+from bench.senteval_compat.task_base import (
     Batcher,
     Evaluation,
     Prepare,
@@ -21,7 +22,6 @@ from bench.senteval_compat.evaluation import (
     read_parameter,
     read_whole_number,
 )
-from bench.senteval_compat.fitting import read_fitting
 
 _CLASSIFIED: dict[str, tuple[str, Callable[..., Evaluation]]] = {
     "CR": ("CR", binary.CREval),

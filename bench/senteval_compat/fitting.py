@@ -9,7 +9,7 @@ from typing import Any
 from bench.errors import InputError
 from bench.eval.sgd import ClassifierSettings
 from bench.eval.transfer import SOLVERS, Protocol
-from bench.senteval_compat.evaluation import fill_defaults, read_parameter, read_whole_number
+from bench.senteval_compat.task_base import fill_defaults, read_parameter, read_whole_number
 from bench.senteval_compat.tools.classifier import SETTINGS
 from bench.senteval_compat.utils import get_optimizer
 

@@ -13,7 +13,7 @@ from bench.data.tasks import LabelledTask, PairSubset, PairTask
 from bench.errors import DataError
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.classification import ClassificationEval
-from bench.senteval_compat.evaluation import Batcher, Evaluation, senteval_features
+from bench.senteval_compat.task_base import Batcher, Evaluation, senteval_features
 from bench.senteval_compat.tools.relatedness import (
     GRADES,
     Correlation,

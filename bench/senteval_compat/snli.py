@@ -11,8 +11,8 @@ from bench.data import senteval
 from bench.data.tasks import normalise_spaces
 from bench.errors import DataError
 from bench.eval.transfer_items import SEED
-from bench.senteval_compat.evaluation import Batcher, Evaluation, sentence_vectors
 from bench.senteval_compat.fitting import read_fitting
+from bench.senteval_compat.task_base import Batcher, Evaluation, sentence_vectors
 from bench.senteval_compat.tools.validation import SplitClassifier
 
 _LABELS = ("entailment", "neutral", "contradiction")

@@ -17,8 +17,8 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError, DataError
 from bench.eval.embeddings import Embeddings
 from bench.eval.transfer_items import SEED
-from bench.senteval_compat.evaluation import Batcher, Evaluation
 from bench.senteval_compat.sick import SICKEval, sick_splits, stsb_splits
+from bench.senteval_compat.task_base import Batcher, Evaluation
 
 
 class STSEval(Evaluation):

@@ -13,8 +13,8 @@ from bench.comparison.comparison import compare
 from bench.comparison.evidence import DrawItems
 from bench.comparison.item_bootstrap import CampaignRun, RunDraws, read_draws
 from bench.comparison.ranked_items import RankedItems, rank_items
-from bench.comparison.render import describe_comparison, describe_verdict
 from bench.comparison.selection import Group, sort_runs_by_seed
+from bench.comparison.wording import describe_comparison, describe_verdict
 from bench.errors import BenchError, InputError, printable
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
@@ -26,7 +26,13 @@ from bench.reports.campaign import Campaign, prepare_campaign
 from bench.reports.figures.suite_plots import curve_series
 from bench.reports.formats.report_page import PagePart, page_context
 from bench.reports.merge_campaigns import collect_records, merge_records, merge_sweeps, record_stores
-from bench.reports.records import by_method, by_profile_and_suite, finished_records, is_ranked, task_scores
+from bench.reports.record_groups import (
+    by_method,
+    by_profile_and_suite,
+    finished_records,
+    is_ranked,
+    task_scores,
+)
 from bench.reports.report import page_parts, render_report
 from bench.reports.sections import SECTIONS
 from bench.reports.tables.pairwise_tests import (

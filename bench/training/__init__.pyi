@@ -19,8 +19,8 @@ from bench.training.byol import Projections as Projections
 from bench.training.byol import build_predictor as build_predictor
 from bench.training.distillation import train_student as train_student
 from bench.training.group_whitening import whiten_views as whiten_views
-from bench.training.layers import ContrastHead as ContrastHead
-from bench.training.layers import TiedHead as TiedHead
+from bench.training.training_heads import ContrastHead as ContrastHead
+from bench.training.training_heads import TiedHead as TiedHead
 from bench.training.masking import MaskedRows as MaskedRows
 from bench.training.masking import mask_text as mask_text
 from bench.training.masking import mask_tokens as mask_tokens

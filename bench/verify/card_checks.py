@@ -14,7 +14,7 @@ from bench.data.suites import MINI_SUITES, SUITES, reference_fingerprints
 from bench.errors import DataError, InputError
 from bench.eval.suite_measures import measure_of
 from bench.execution.repetition import parse_record_members
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.plan.job import MATCHED
 from bench.records.environment import plugin_file_hashes
 from bench.records.filesystem import model_stem

@@ -18,7 +18,7 @@ from bench.errors import (
 )
 from bench.eval.rescoring import check_average, load_record_tasks, rescore_record
 from bench.eval.suite_measures import SuiteTask, measure_of
-from bench.gate.reference_encoders import find_encoder_folder
+from bench.gate.kept_encoders import find_encoder_folder
 from bench.nn.model_folder import hash_model
 from bench.plan.plan import PlanInputs
 from bench.records.environment import plugin_file_hashes

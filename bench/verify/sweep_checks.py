@@ -13,7 +13,7 @@ from bench.config.spec import MethodRequest
 from bench.config.sweep_manifest import FOLDER, Manifest, load_manifest
 from bench.config.sweeps import SWEEPS, Backbone
 from bench.errors import BenchError, InputError
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.registry import discover
 from bench.verify.findings import Problem, Verification
 from bench.verify.record_paths import describe_non_file

@@ -17,7 +17,7 @@ from bench.render.critical_difference import ranking_figure
 from bench.render.figure import Figure, Kind, Series
 from bench.render.grid import SCALE, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import (
+from bench.reports.record_groups import (
     by_method,
     by_profile_and_suite,
     describe_provenance,

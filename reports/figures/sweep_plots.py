@@ -14,7 +14,7 @@ from bench.render.figure import Figure, Series
 from bench.render.grid import SCALE
 from bench.reports.campaign import Campaign
 from bench.reports.figures.suite_plots import curve_series
-from bench.reports.records import describe_provenance, finished_records, summarise_scores
+from bench.reports.record_groups import describe_provenance, finished_records, summarise_scores
 from bench.reports.tables.sweep_tables import (
     distinct_records,
     grid_axes,

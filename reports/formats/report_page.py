@@ -16,7 +16,7 @@ from bench.render.figure import Figure
 from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_score
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
-from bench.reports.records import describe_provenance, readable_records, record_notes
+from bench.reports.record_groups import describe_provenance, readable_records, record_notes
 from bench.reports.tables.boards import Board
 from bench.reports.tables.cards import campaign_cards
 from bench.reports.tables.differences import PAIR_HEADER, method_differences

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bench.records.record import RunRecord
 from bench.render.grid import Quoted, no_width
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished_records
+from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
 from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow, make_leaderboard
 from bench.reports.tables.pairwise_tests import LEVEL, method_averages, run_pairwise_tests
 from bench.reports.tables.published_figures import (

@@ -12,7 +12,7 @@ from bench.records.record import RunRecord
 from bench.registry import own_methods
 from bench.render.grid import DASH, Grid
 from bench.reports.campaign import Campaign
-from bench.reports.records import UNREADABLE
+from bench.reports.record_groups import UNREADABLE
 from bench.reports.tables.runs import card_anchor
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"']+[^\s<>\"'.,;)\]]")

@@ -11,7 +11,7 @@ from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import Grid, Value
 from bench.render.names import printed_name
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, finished_records, record_notes, summarise_scores
+from bench.reports.record_groups import by_method, finished_records, record_notes, summarise_scores
 from bench.reports.tables.published_figures import GREY, Footnotes, matches_setup, published_names, quote_row
 
 KINDS = {

@@ -9,7 +9,7 @@ from statistics import fmean
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Value, format_difference, format_interval, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import finished_records, last_average
+from bench.reports.record_groups import finished_records, last_average
 from bench.stats.correlations import rank_correlation
 from bench.stats.seed_pairs import paired_t
 

@@ -9,14 +9,14 @@ from typing import Any
 from bench.comparison.comparison import Comparison
 from bench.comparison.evidence import CheckpointPair
 from bench.comparison.finding import Corrected
-from bench.comparison.render import (
+from bench.comparison.selection import Group, format_seeds
+from bench.comparison.wording import (
     SCALE,
     format_difference_interval,
     format_p_value,
     format_percent,
     format_points,
 )
-from bench.comparison.selection import Group, format_seeds
 from bench.records.record import AVERAGE
 from bench.render.grid import DASH, Grid
 from bench.reports.tables.published_figures import matches_setup, published_lines

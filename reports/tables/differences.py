@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, Printed, Value, format_difference, interval_end, no_width
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_profile_and_suite
+from bench.reports.record_groups import by_profile_and_suite
 from bench.reports.tables.pairwise_tests import (
     INTERVAL,
     MethodAverages,

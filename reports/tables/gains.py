@@ -8,7 +8,7 @@ from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, Quoted, Value, format_difference, format_number
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, summarise_scores, task_list
+from bench.reports.record_groups import by_method, summarise_scores, task_list
 from bench.reports.tables.pairwise_tests import describe_tests, run_pairwise_tests
 from bench.reports.tables.published_figures import GREY
 from bench.reports.tables.suite_tables import task_headings

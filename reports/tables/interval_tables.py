@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench.comparison.campaign_intervals import MethodInterval, RecordInterval
-from bench.comparison.render import format_percent, format_score_interval
 from bench.comparison.selection import format_seeds
+from bench.comparison.wording import format_percent, format_score_interval
 from bench.errors import printable
 from bench.render.grid import DASH, Grid, format_score, no_width
 

@@ -22,7 +22,7 @@ from bench.render.grid import (
     mark_best,
 )
 from bench.reports.campaign import Campaign
-from bench.reports.records import (
+from bench.reports.record_groups import (
     UNREADABLE,
     by_method,
     by_profile_and_suite,
@@ -77,8 +77,8 @@ class LeaderboardRow:
         sentences: Training sentences seen by one run, all stages; None for an untrained method.
         cpu_seconds: CPU seconds of its training, mean over the seeds.
         reasons: Why seeds failed.
-        ranked: False below the ranked rows, see :func:`bench.reports.records.is_ranked`.
-        group: See :func:`bench.reports.records.encoder_group`.
+        ranked: False below the ranked rows, see :func:`bench.reports.record_groups.is_ranked`.
+        group: See :func:`bench.reports.record_groups.encoder_group`.
         unreadable: Why records of seeds are unreadable.
         has_seeds: False for a deterministic method.
         rank: First and last rank of its confidence set; None without tests.

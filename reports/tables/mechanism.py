@@ -9,7 +9,7 @@ from itertools import chain
 from bench.records.record import RunRecord
 from bench.render.grid import Grid, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, finished_records, summarise_scores
+from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records, summarise_scores
 from bench.reports.tables.probes import check_same_sentences, describe_sentences, probed_runs
 from bench.reports.tables.relation import (
     QUANTITIES,

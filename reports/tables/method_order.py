@@ -12,7 +12,7 @@ from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord, safe_name
 from bench.render.grid import SCALE, Quoted, ScoreCell
 from bench.reports.campaign import Campaign
-from bench.reports.records import (
+from bench.reports.record_groups import (
     EXTERNAL_MODELS,
     by_method,
     by_profile_and_suite,

@@ -9,7 +9,7 @@ from bench.data.published_tables import PublishedFigure, load_figures
 from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.render.grid import Grid, ScoreCell, Value, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, finished_records, record_notes
+from bench.reports.record_groups import by_method, finished_records, record_notes
 from bench.reports.tables.published_figures import GREY, Footnotes, published_names, quote_figures
 
 FAMILIES = ("map", "mrr", "ndcg", "precision", "recall")

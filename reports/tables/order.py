@@ -10,7 +10,7 @@ from itertools import chain
 from bench.comparison.selection import group_by
 from bench.render.grid import DASH, Grid, Quoted, ScoreCell, Value
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, record_notes
+from bench.reports.record_groups import by_method, record_notes
 from bench.reports.tables.method_order import LEAST, OrderSetting, SettingPair, order_settings, pair_settings
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.published_figures import Footnotes

@@ -20,7 +20,7 @@ from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.render.grid import DASH, format_interval
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, finished_records, main_metric, task_scores
+from bench.reports.record_groups import by_method, finished_records, main_metric, task_scores
 from bench.stats.seed_design import Seeds
 
 if TYPE_CHECKING:

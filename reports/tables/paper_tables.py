@@ -14,7 +14,7 @@ from bench.records.record import RunRecord
 from bench.render.formats import check_columns, column_positions, pick_columns
 from bench.render.grid import DASH, Grid, ScoreCell, Value, format_score
 from bench.reports.campaign import Campaign
-from bench.reports.records import (
+from bench.reports.record_groups import (
     EXTERNAL_MODELS,
     by_method,
     by_profile_and_suite,

@@ -14,7 +14,7 @@ from bench.probes.interface import Probe, ProbeColumn
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import finished_records
+from bench.reports.record_groups import finished_records
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from bench.data.released_checkpoints import ReleasedCheckpoint, load_checkpoints
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, summarise_values
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, finished_records, record_notes, task_list, task_scores
+from bench.reports.record_groups import by_method, finished_records, record_notes, task_list, task_scores
 from bench.reports.tables.pairwise_tests import LEVEL
 
 GREY = (

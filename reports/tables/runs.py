@@ -9,7 +9,7 @@ from urllib.parse import quote
 from bench.records.record import RunRecord, safe_name
 from bench.render.grid import DASH
 from bench.reports.campaign import Campaign
-from bench.reports.records import by_method, by_profile_and_suite, task_list
+from bench.reports.record_groups import by_method, by_profile_and_suite, task_list
 
 
 @dataclass(frozen=True)

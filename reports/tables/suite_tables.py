@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from bench.comparison.selection import group_by
 from bench.render.grid import Grid, ScoreCell, Value
 from bench.reports.campaign import Campaign
-from bench.reports.records import SUPERVISED_GROUP, by_profile_and_suite
+from bench.reports.record_groups import SUPERVISED_GROUP, by_profile_and_suite
 from bench.reports.tables.leaderboard import OF_COLUMNS, Leaderboard, LeaderboardRow, make_leaderboard
 from bench.reports.tables.published_figures import paper_backbone
 

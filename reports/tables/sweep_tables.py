@@ -17,7 +17,7 @@ from bench.errors import InputError
 from bench.records.record import AVERAGE, RunRecord, last_stages
 from bench.render.grid import Grid, Value, format_number, mean_or_none, no_width
 from bench.reports.campaign import Campaign
-from bench.reports.records import (
+from bench.reports.record_groups import (
     by_method,
     check_comparable,
     finished_records,

@@ -13,7 +13,7 @@ from bench.data.mteb_names import FILES
 from bench.records.environment import read_cpu
 from bench.records.fingerprint import drop_latest_defaults
 from bench.records.record import RunRecord, find_dev_tasks
-from bench.reports.records import LAST_NOTE, by_method, table_facts
+from bench.reports.record_groups import LAST_NOTE, by_method, table_facts
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
 Shown = Callable[[str], str]

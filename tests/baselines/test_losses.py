@@ -26,8 +26,8 @@ from bench.baselines.whitenedcse import multi_positive_nce
 from bench.losses.contrastive import hard_negative_nce, info_nce, queue_nce
 from bench.losses.decorrelation import byol_loss
 from bench.losses.masked_lm import masked_lm_loss
-from bench.losses.modified_losses import LOSSES as MODIFIED
-from bench.losses.modified_losses import ModifiedSteps
+from bench.losses.modified_noncontrastive import LOSSES as MODIFIED
+from bench.losses.modified_noncontrastive import ModifiedSteps
 from bench.losses.paradigm_losses import Paradigm, paradigm_loss, unit_info_nce
 from bench.losses.twin_losses import cross_nce, ltn, tower_nce
 from bench.training.group_whitening import group_whiten

@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from bench.baselines.vascl import find_batch_neighbours, find_worst_direction, near_nce
 from bench.card import OptionValue
-from bench.training.layers import ContrastHead
 from bench.training.loop import TrainSettings, train
 from bench.training.randomness import generator, own_random_state
+from bench.training.training_heads import ContrastHead
 from tests.support.steps import objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random
 

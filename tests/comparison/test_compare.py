@@ -16,13 +16,13 @@ from bench.comparison.comparison import Comparison, compare
 from bench.comparison.confounders import describe_confounders
 from bench.comparison.design import Design
 from bench.comparison.item_bootstrap import NOT_AGAIN, CampaignRun
-from bench.comparison.render import (
+from bench.comparison.selection import Group, format_seeds
+from bench.comparison.wording import (
     describe_verdict,
     format_p_clause,
     format_p_value,
     format_percent,
 )
-from bench.comparison.selection import Group, format_seeds
 from bench.data.toy import make_toy_task
 from bench.errors import NotComparableError
 from bench.eval.sts import score_suite

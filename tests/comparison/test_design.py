@@ -9,8 +9,8 @@ from bench.comparison.comparison import Comparison, compare
 from bench.comparison.confounders import describe_pairing
 from bench.comparison.design import Design, choose_comparison_design
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.render import describe_comparison, describe_verdict
 from bench.comparison.selection import Group, match_sides, resolve_sides
+from bench.comparison.wording import describe_comparison, describe_verdict
 from bench.errors import InputError
 from bench.stats.seed_design import RequestedTest
 from tests.support.messages import missing_facts

@@ -17,8 +17,8 @@ from bench.comparison.finding import (
     correct_findings,
     select_consistent_interval,
 )
-from bench.comparison.render import describe_comparison, describe_coverage, describe_verdict
 from bench.comparison.selection import Group
+from bench.comparison.wording import describe_comparison, describe_coverage, describe_verdict
 from bench.reports.tables.comparison_tables import comparison_grid
 from bench.stats.correction import adjust_levels
 from bench.stats.coverage import find_coverage

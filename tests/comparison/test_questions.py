@@ -12,8 +12,8 @@ from bench.comparison.comparison import Comparison, compare, correct_comparisons
 from bench.comparison.finding import ComparisonFinding
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.questions import Questions
-from bench.comparison.render import describe_comparison, format_p_clause
 from bench.comparison.selection import Group
+from bench.comparison.wording import describe_comparison, format_p_clause
 from bench.data.published_tables import WIKI, published_rows
 from bench.errors import InputError
 from bench.reports.tables.comparison_tables import published_differences

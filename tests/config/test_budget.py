@@ -13,7 +13,7 @@ from bench.config.method_ids import parse_methods
 from bench.config.profiles import Budget
 from bench.config.spec import RunSpec
 from bench.errors import InputError
-from bench.plan.cells import make_cells, profile_options
+from bench.plan.cell_expansion import make_cells, profile_options
 from bench.registry import METHODS
 from bench.training.recipe import training_options
 from tests.support.cli import Cli

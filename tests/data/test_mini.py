@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from bench.data.mini.generate_shipped import FOLDER, generate_files
 from bench.data.mini.generator import TRAINING_SENTENCES, draw_customs, event_split, sample_event, word_cosine
 from bench.data.mini.grammar import ORDERS, Draw, Event, realise
 from bench.data.mini.lexicon import load_lexicon
-from bench.data.mini.ship import FOLDER, generate_files
 from bench.data.mini.world_text import graded_pairs, pretraining_text, training_copy, training_text
 from bench.data.source import COPIES, World
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.baselines.word_overlap import WordOverlapScorer
-from bench.data.evalrank import RankTask, make_rank_task
+from bench.data.rank_task import RankTask, make_rank_task
 from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import PairSubset, PairTask

@@ -229,7 +229,7 @@ def test_equal_terms_hold_for_every_method(there: Path) -> None:
         Path("own.toml").read_text() + "[methods.simcse]\nlr = 2e-4\n[methods.tncse]\nsub1 = { steps = 5 }\n"
     )
     Path("own.toml").write_text(text)
-    from bench.plan.cells import profile_options
+    from bench.plan.cell_expansion import profile_options
     from bench.registry import METHODS
 
     own = profiles.load_profile("own.toml")

@@ -12,9 +12,9 @@ import pytest
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.execution.cell_run import CellTask
+from bench.execution.dry_run import CellTimes
 from bench.execution.executors.local import WorkerProcesses
 from bench.execution.executors.ray import RayTasks
-from bench.execution.preview import CellTimes
 from bench.execution.runner import Deadline, Executor, InProcess, count_fitting_cells, run_plan
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan

@@ -33,14 +33,14 @@ from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError, DataError
 from bench.nn.model_folder import ModelFolder
 from bench.plan.cell import Cell
-from bench.plan.cells import make_cells
+from bench.plan.cell_expansion import make_cells
 from bench.probes import parse_probes
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.registry import discover
 from bench.render import latex
 from bench.render.formats import frame_csv, markdown_escape
 from bench.render.template import _break_name
-from bench.reports.records import long_frame
+from bench.reports.record_groups import long_frame
 from bench.stats.item_statistics import item_difference, spearman_interval
 from bench.stats.resampling import spearman_rows
 from bench.stats.robustness import interquartile_mean, probability_of_superiority

@@ -30,7 +30,7 @@ from bench.records.fingerprint import compute_family_key
 from bench.records.record import SCHEMA, RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.registry import METHODS
-from bench.reports.records import round_averages
+from bench.reports.record_groups import round_averages
 from bench.stats.seeds import one_sample, welch
 from tests.fuzz.toml_tables import as_toml, packaged, swapped
 from tests.support.campaigns import make_record, probes_of

@@ -14,7 +14,7 @@ from typing import Any
 from bench.config import profiles
 from bench.data import released_checkpoints
 from bench.errors import BenchError
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.registry import discover
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, REFUSED, Dice, RuleError, refused

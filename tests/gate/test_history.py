@@ -166,7 +166,7 @@ def test_the_limit_is_where_the_gate_itself_fails() -> None:
     moves = (0.002, -0.006, 0.004)
     for worse, status in ((0.0, Status.OK), (0.0001, Status.REGRESSION), (-0.0001, Status.UNCLEAR)):
         start = judge(then, shifted(moves, 0.0)).cells[0]
-        allowed = GatePoint(made(), start).allowed
+        allowed = GatePoint(made(), start).allowed_drop
         assert allowed is not None
         assert allowed > 0.005
         found = judge(then, shifted(moves, (allowed + worse) if worse else 0.0)).cells[0]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bench.card import OptionValue
-from bench.losses.modified_losses import LOSSES, ModifiedSteps, mhe, mhs
+from bench.losses.modified_noncontrastive import LOSSES, ModifiedSteps, mhe, mhs
 from bench.methods.modified import modified_loss
 from tests.support.paradigm import BATCHES, EXACT, gradients, options, views
 

@@ -16,7 +16,7 @@ from transformers import AutoModel
 
 from bench.card import OptionValue
 from bench.errors import InputError
-from bench.losses.modified_losses import LOSSES, ModifiedSteps
+from bench.losses.modified_noncontrastive import LOSSES, ModifiedSteps
 from bench.losses.paradigm_losses import (
     ANGLE,
     DISSIPATIONS,

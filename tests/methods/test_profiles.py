@@ -8,7 +8,7 @@ import json
 import pytest
 
 from bench.config.profiles import load_profile
-from bench.plan.cells import profile_options
+from bench.plan.cell_expansion import profile_options
 from bench.registry import own_methods
 from tests.support.paradigm import NAMES
 

@@ -15,7 +15,7 @@ from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.records import LAST_NOTE, last_checkpoints
+from bench.reports.record_groups import LAST_NOTE, last_checkpoints
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables.pairwise_tests import run_pairwise_tests

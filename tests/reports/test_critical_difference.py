@@ -17,8 +17,8 @@ from bench.render.critical_difference import (
     split_sides,
     stack_bars,
 )
+from bench.render.critical_difference_latex import ranking_picture
 from bench.render.figure import Figure
-from bench.render.latex_picture import ranking_picture
 from bench.render.svg_marks import WIDTH
 from bench.reports.formats.report_page import _figure_data
 from bench.stats.ranks import PairTest, rank_methods

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bench.records.store import ResultStore
+from bench.render.critical_difference_latex import ranking_picture
 from bench.render.figure_files import draw_figures
 from bench.render.formats import quote_formula
 from bench.render.grid import format_score
 from bench.render.latex import latex_document
-from bench.render.latex_picture import ranking_picture
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.formats.paper_latex import STYLES, PaperStyle
 from bench.reports.report import TableOptions, all_figures, render_report

@@ -16,7 +16,7 @@ from bench.records.store import ResultStore
 from bench.render.formats import FORMATS, markdown_escape
 from bench.render.latex import escape_latex as latex_escape
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.records import LONG_COLUMNS
+from bench.reports.record_groups import LONG_COLUMNS
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import all_leaderboards
 from tests.support.messages import missing_facts

@@ -15,7 +15,7 @@ from bench.records.record import RunRecord, is_supervised, parse_record, record_
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import group_figures
-from bench.reports.records import SUPERVISED_GROUP
+from bench.reports.record_groups import SUPERVISED_GROUP
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import all_leaderboards
 from bench.reports.tables.paper_tables import paper_tables

@@ -20,7 +20,7 @@ from bench.render.formats import render_grids
 from bench.render.grid import Grid, Quoted, ScoreCell, mark_best, plain_text
 from bench.render.latex import escape_latex, latex_tables
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.records import round_averages
+from bench.reports.record_groups import round_averages
 from bench.reports.report import render_report
 from bench.reports.sections import TABLES, table_grids
 from bench.reports.tables.boards import page_boards

@@ -12,7 +12,7 @@ from bench.comparison.selection import Group
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
-from bench.reports.records import LAST_NOTE
+from bench.reports.record_groups import LAST_NOTE
 from bench.reports.sections import table_grids
 from bench.reports.tables.paper_tables import paper_tables
 from bench.reports.tables.training_setup import (

@@ -16,7 +16,7 @@ from bench.data.senteval import SOURCES
 from bench.errors import DataError, InputError
 from bench.eval.sts import predict_similarities, score_task
 from bench.nn.backbone import TransformerEncoder
-from bench.senteval_compat import evaluation
+from bench.senteval_compat import task_base
 from tests.support.senteval_toy import Hashed, engine
 
 # Arguments, parameters, batcher, engine per task and look-ups of SimCSE's evaluation.py.
@@ -172,4 +172,4 @@ def test_helpers() -> None:
     params.word_vec = {"a": 1}
     del params.task_path
     assert (params, params.task_path, params.get("word_vec")) == ({"word_vec": {"a": 1}}, None, {"a": 1})
-    assert evaluation.fill_defaults({"batch_size": None}).batch_size == 128
+    assert task_base.fill_defaults({"batch_size": None}).batch_size == 128

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.card import OptionValue
-from bench.losses.modified_losses import LOSSES
+from bench.losses.modified_noncontrastive import LOSSES
 from bench.losses.paradigm_losses import arccon, met, mpt, unit_info_nce
 from bench.registry import discover
 

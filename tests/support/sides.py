@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bench.comparison.comparison import Comparison
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.render import describe_comparison
 from bench.comparison.selection import Group
+from bench.comparison.wording import describe_comparison
 from bench.records.record import AVERAGE, RunRecord, Score, parse_record
 from bench.records.store import ResultStore
 

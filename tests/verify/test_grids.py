@@ -12,7 +12,7 @@ from bench.config.method_ids import parse_methods, parse_override
 from bench.config.spec import RunSpec
 from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.config.sweeps import SWEEPS, Backbone
-from bench.plan.cells import make_cells
+from bench.plan.cell_expansion import make_cells
 from bench.registry import discover
 from bench.verify.findings import Verification
 from bench.verify.sweep_checks import verify_grids

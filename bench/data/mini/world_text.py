@@ -1,6 +1,6 @@
 """Texts of a world: the training text, its paraphrased copies, labelled triplets, and graded pairs.
 
-``shipped/`` holds those of the SHIPPED worlds (made by :mod:`bench.data.mini.ship`); others are generated.
+``shipped/`` holds those of the SHIPPED worlds (:mod:`bench.data.mini.generate_shipped` makes them).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Regenerate ``shipped/``: ``python -m bench.data.mini.ship``.
+"""Regenerate ``shipped/``: ``python -m bench.data.mini.generate_shipped``.
 
 A change of lexicon, grammar or sampling needs it, raises GENERATOR, and needs a newly pretrained backbone.
 """
