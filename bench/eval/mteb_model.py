@@ -65,11 +65,7 @@ class MtebEncoder:
         prompt_type: Any = None,
         **about: Any,
     ) -> FloatArray:
-        """Encode batches of ``{"text": [...]}`` in their order, each distinct text once: float32 (n, dim).
-
-        Raises:
-            BenchError: vectors of another shape than promised, or NaN and infinite ones.
-        """
+        """Encode batches of ``{"text": [...]}`` in their order, each distinct text once: float32 (n, dim)."""
         texts = [text for batch in inputs for text in batch["text"]]
         self.encoded += len(texts)
         encoder = self.encoder

@@ -57,10 +57,7 @@ def evaluate_mteb(
     ``folder/parts`` keeps each finished task at full precision, by everything that determines its scores.
     ``folder/results`` has mteb's layout: ``mteb.ResultCache(folder)`` reads it. ``force`` measures finished
     tasks again. The other options are those of :class:`bench.eval.mteb_model.MtebEncoder`.
-
-    Raises:
-        InputError: mteb is missing, or a method for pairs.
-        BenchError: tasks that failed, each with its reason, after all others were measured.
+    Failed tasks raise BenchError with their reasons, after all others were measured.
     """
     import_mteb()
     import torch

@@ -81,10 +81,6 @@ def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask
 
     mteb's registry has its tasks before their data are fetched. Local files are read and checked, the mini
     world's tasks are drawn. The source has the data of ``stsb-multi`` and of the world's suites.
-
-    Raises:
-        InputError: mteb is missing; an unknown task, subset or split; missing data.
-        DataError: a data file that is missing or damaged.
     """
     if suite == STSB_MULTI:
         if source.folder is None:

@@ -23,7 +23,6 @@ from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval.embeddings import embed_sentences
 from bench.nn.backbone import TransformerEncoder, load_backbone
-from bench.nn.denoising import DenoisedEncoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES, cost, parse_probes
@@ -154,13 +153,6 @@ def test_a_twin_as_a_whole_and_by_tower(
     assert twin["uniformity"]["value"] == uniformity(summed)
     same = measure_probes(SumEncoder([encoder, encoder]), DATA, ("cls_energy",)).probes["cls_energy"]
     assert same["value"] == whole["cls_energy"]["value"]
-
-
-def test_a_template_is_not_traced_as_a_sentence(tiny_bert: Path) -> None:
-    prompted, denoised = TransformerEncoder(tiny_bert, "mask"), DenoisedEncoder(tiny_bert)
-    names = ("cls_energy", "modulus")
-    one, two = (measure_probes(model, DATA, names).probes for model in (prompted, denoised))
-    assert [one[name] for name in names] == [two[name] for name in names]
 
 
 def test_cost_of_a_model_that_takes_64_tokens(longer: TransformerEncoder) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import lzma
 import math
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import DataError
 from bench.probes.training_overlap import (
-    LEVELS,
     audit_overlap,
     clean_score,
     read_training_lines,
@@ -50,13 +48,6 @@ def test_keys_and_runs() -> None:
     assert sentence_key("It's  4 O'clock, ÄÖ!") == "its4oclock"
     assert list(word_runs("a b c d e f g")) == []
     assert list(word_runs("a b, C d e f g h i")) == ["a b c d e f g h", "b c d e f g h i"]
-
-
-def test_each_level_contains_the_one_before() -> None:
-    overlaps = audit_overlap(["Short one", "a man SINGS", "one two three four five six seven eight"], [TASK])
-    clean = {o.level: o.clean for o in overlaps}
-    for one, two in pairwise(LEVELS):
-        assert not (clean[two] & ~clean[one]).any()
 
 
 def test_text_without_latin_letters_is_touched_at_every_level() -> None:
