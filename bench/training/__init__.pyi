@@ -19,8 +19,6 @@ from bench.training.byol import Projections as Projections
 from bench.training.byol import build_predictor as build_predictor
 from bench.training.distillation import train_student as train_student
 from bench.training.group_whitening import whiten_views as whiten_views
-from bench.training.training_heads import ContrastHead as ContrastHead
-from bench.training.training_heads import TiedHead as TiedHead
 from bench.training.masking import MaskedRows as MaskedRows
 from bench.training.masking import mask_text as mask_text
 from bench.training.masking import mask_tokens as mask_tokens
@@ -55,4 +53,6 @@ from bench.training.sentence_encoder import train_towers as train_towers
 from bench.training.teachers import Teacher as Teacher
 from bench.training.teachers import TeacherQuery as TeacherQuery
 from bench.training.teachers import mix_cosines as mix_cosines
+from bench.training.training_heads import ContrastHead as ContrastHead
+from bench.training.training_heads import TiedHead as TiedHead
 from bench.training.two_phase_step import Objective as Objective

@@ -19,6 +19,7 @@ from bench.eval.sgd import ClassifierSettings
 from bench.eval.sts import predict_similarities, score_task
 from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences
+from bench.nn.backbone import TransformerEncoder
 from tests.support.messages import missing_facts
 from tests.support.senteval_toy import FULL, Hashed, engine
 
@@ -82,6 +83,17 @@ def test_transfer_is_the_main_paths_rounded(task_path: Path, name: str, solver: 
     expected = {"devacc": dev, "acc": test, "ndev": items, "ntest": items}
     expected |= {"f1": round(100 * main.f1, 2)} if name == "MRPC" else {}
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_live_batcher_gives_the_main_paths_numbers(tiny_bert: Path, task_path: Path) -> None:
+    encoder, task = TransformerEncoder(tiny_bert, "avg"), read(task_path, "STSB")
+
+    def embed(_: Any, batch: list[list[str]]) -> torch.Tensor:
+        return encoder.embed(encoder.prepare([" ".join(words) for words in batch]))
+
+    found = batched(task_path, embed, batch_size=5).eval("STSBenchmark")
+    main = score_task(task, predict_similarities(encoder, [task])["STSB"])[0].value
+    assert found["test"]["spearman"].correlation == pytest.approx(main, abs=1e-6)
 
 
 def test_the_scripts_own_similarity_is_used(task_path: Path) -> None:
