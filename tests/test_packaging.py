@@ -136,6 +136,9 @@ def test_the_metadata_agree_with_the_citation_and_ci() -> None:
     versions = re.findall(r'python-version: "(.*)"', workflow)
     named = [name.rpartition(" :: ")[2] for name in PROJECT["classifiers"] if ":: Python :: 3." in name]
     assert versions == named
+    targets = re.findall(r"run: make (\S+)", workflow)
+    assert "test" in targets
+    assert {*targets} <= {*re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)}
 
 
 def test_the_listed_packages_are_the_folders() -> None:

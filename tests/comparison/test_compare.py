@@ -30,11 +30,12 @@ from bench.records.integrity import seal_record
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.stats.correlations import steiger, williams
+from bench.stats.coverage import find_coverage
 from bench.stats.inputs import make_generator
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import exact_permutation, sign_flip, welch
 from tests.support.cli import Cli, records, refusal
-from tests.support.messages import missing_facts
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.sides import sentence
 
 NOISY = "noise[scale=2.0]"
@@ -148,12 +149,18 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
         ("noise collapsed", ("no suite", "noise and collapsed")),
         ("results/local/mini/noise two/local", ("no method", "mini/noise has noise", "two/local has lone")),
         ("noise word_overlap --suite sts7", ("no suite",)),
+        ("noise word_overlap --profile minilm", ("no suite",)),
         ("lone noise", ("lone has one", "two seeds")),
         ("noise#9 lone", ("finished seed 9", "one of 1, 2")),
+        ("word_overlap#1 lone", ("finished seed 1",)),
         ("noise results/none", ("'results/none'",)),
+        ("noise lost.json", ("'lost.json'",)),
         ("noise results", ("several campaigns", "local, other", "one of them")),
         ("noise ./empty", ("no records", "results/CAMPAIGN")),
+        ("noise ./stray.json", ("no records", "results/CAMPAIGN")),
         ("noise", ("B and --against",)),
+        ("noise lone --against word_overlap", ("B and --against",)),
+        ("noise --against lone,", ("an empty name",)),
         ("noise --against lone,lone", ("'lone,lone'", "twice")),
         ("noise#1 lone#1 --seeds-only", ("noise#1 against lone#1", "one run")),
     ],
@@ -167,6 +174,7 @@ def test_bad_comparisons(
     shutil.copytree(tmp_path / "results" / "local", tmp_path / "two" / "local")
     shutil.rmtree(tmp_path / "two" / "local" / "mini" / "noise")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "stray.json").write_text("{}")
     assert not missing_facts(refusal(cli, "compare", *arguments.split()), *facts)
 
 
@@ -416,6 +424,26 @@ def test_limits_name_what_else_differs(take: Take, tmp_path: Path) -> None:
     assert not missing_facts(machine, "1 against 9", f"platform {platform} against", "a toaster")
     c = Group("c", tuple(CampaignRun(run.store, replace(run.record, name="x\x1b[31m")) for run in a.runs))
     assert "noise and x\\x1b[31m" in describe_confounders(a, c)[0]
+
+
+def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) -> None:
+    take(5)
+    code, out, err = cli("compare", "noise", NOISY, "--draws", "100", "--level", "0.9")
+    assert (code, err) == (0, "")
+
+    def numbers(start: str) -> list[list[float]]:
+        return [numbers_in(line) for line in out.splitlines() if line.strip(" -").startswith(start)]
+
+    a, b = group(tmp_path, "noise").scores("avg"), group(tmp_path, NOISY).scores("avg")
+    ends = [round(100 * end, 2) for end in (welch(a, b, 0.9).low, welch(a, b, 0.9).high)]
+    assert numbers("avg") == [[1.01, 1.01, 0, *ends, 1, 1, round(2 / 252, 4), 0, 0, 1]]
+    rows = [row for seed in range(1, 6) for row in numbers(f"{seed} ")]
+    assert rows == [[seed, 0, 0, 0, 1, 0.0198, 0, 0, 0] for seed in range(1, 6)]
+    assert numbers("Checkpoint by checkpoint") == [[1, 0.1]]
+    assert numbers("noise scores above") == [[2, 50, 25, 50, 90, 22, 78, 0]]
+    assert numbers("Almost stochastic")[0][1:] == [0.5, round(100 * find_coverage("aso", 5, 5).measured)]
+    assert numbers("For these 10 checkpoints") == [[10, 0, 0, 1, 0.0198, 100]]
+    assert not missing_facts(out, "seeds 90%", "items 90%", "The 5 seeds", "chance of 9%")
 
 
 def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Path) -> None:

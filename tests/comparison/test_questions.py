@@ -150,7 +150,7 @@ def test_what_cannot_be_answered_is_said() -> None:
     assert "nothing varies" in sentence(asked(A, A, margin=0.003), "Neither")
     lower = side("b", [score - 0.3 for score in B[:3]])
     few = compare(side("a", A[:3]), lower, test="permutation", asked=ASKED)
-    assert few.headline.verdict == "cannot show"
+    assert (few.headline.verdict, few.headline.p, few.headline.minimum_p) == ("cannot show", 0.1, 0.1)
     assert (few.answers.margin, few.answers.claim) == (None, None)
     assert "so few seeds" in sentence(few, "Neither")
     with pytest.raises(InputError) as error:

@@ -381,6 +381,13 @@ def test_another_specification_is_no_new_cell_and_stdout_stays_a_document(cli: C
     assert not missing_facts(changes, "n on toy", "different (option", "now 2.0")
 
 
+@pytest.mark.slow
+@pytest.mark.long
+def test_worker_processes_give_the_same_verdict(cli: Cli) -> None:
+    cli(*REFERENCE)
+    assert passed(cli, "--workers", "2") == "2 equal"
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -469,6 +476,8 @@ def test_an_archive_writes_nothing_outside_its_folder(
         ("--reference results/fine --methods nois", ("unknown method 'nois'", "'noise'?")),
         ("--reference results/fine --results nowhere", ("no campaign 'local'",)),
         ("--reference results/fine --seeds 7", ("campaign fine", "seed 7", "of 1, 2, 3")),
+        ("--reference results/fine --seeds 1,7", ("campaign fine", "seed 7", "of 1, 2, 3")),
+        ("--reference results/fine --level 2", ("'--level'",)),
         ("--reference results/fine --campaign fine", ("--campaign is for",)),
         (
             "--reference results/fine --results results --update --why x --yes --keep-encoders",

@@ -19,6 +19,7 @@ from bench.gate.tables import (
     format_gate_json,
     format_gate_markdown,
     format_gate_text,
+    format_headline,
     format_junit,
 )
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
@@ -100,7 +101,7 @@ def average(status: Status) -> CellVerdict:
 
 
 def gate_of(*cells: CellVerdict, **more: Any) -> Gate:
-    return Gate(cells, 0.005, 0.95, **more)
+    return Gate(cells, **{"tolerance": 0.005, "level": 0.95} | more)
 
 
 def row(gate: Gate, method: str) -> dict[str, str]:
@@ -208,6 +209,29 @@ def test_the_sentence_counts_cells_and_names_the_average_if_it_fails() -> None:
     assert not missing_facts(unclear, "PASSED, 1 cell", *fell)
     both = describe_gate(gate_of(PASSED, whole().cells[7], overall=average(Status.REGRESSION)))
     assert not missing_facts(both, "FAILED, 1 of", "and the average", "gone on toy", *fell)
+
+
+def test_cells_that_do_not_compare_are_counted() -> None:
+    gate = gate_of(PASSED, replace(PASSED, status=Status.DIFFERENT, reasons=("other data",)))
+    assert numbers_in(format_headline(gate)) == [1, 2]
+    assert not missing_facts(describe_gate(gate), "NOT COMPARABLE", "fine on toy", "other data")
+
+
+def test_notes_are_of_the_questions_that_were_asked() -> None:
+    words = alone("words", Status.OK, 0.195, 0.194, question=Question.RECOMPUTE, sees=0.005)
+    mine = alone("mine", Status.OK, 0.71, 0.707, question=Question.ITEMS)
+    for gate, kinds in (
+        (gate_of(PASSED), ["retrain", "Intervals"]),
+        (gate_of(words, rescored=1), ["rescore", "recompute", "sees"]),
+        (gate_of(mine, strict=True), ["items", "strict"]),
+    ):
+        notes = build_gate_grid(gate).notes[1:]
+        assert [re.split("[:;]", note)[0] for note in notes] == kinds
+    (many,) = (note for note in build_gate_grid(whole()).notes if note.startswith("rescore"))
+    assert numbers_in(many) == [12, 1e-9]
+    assert numbers_in(build_gate_grid(gate_of(words, rescored=1)).notes[1]) == [1, 1e-9]
+    assert numbers_in(build_gate_grid(gate_of(PASSED, tolerance=0.015)).notes[1])[0] == 1.5
+    assert not missing_facts(build_gate_grid(whole()).notes, "closer on toy", WHY)
 
 
 def test_the_sentence_says_once_how_changes_are_accepted() -> None:

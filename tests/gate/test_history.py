@@ -24,6 +24,7 @@ from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Statu
 from bench.gate.verdict_history import Build, CellHistory, GatePoint, History, read_history
 from bench.render.formats import FORMATS
 from tests.support.campaigns import make_record
+from tests.support.chromium import chromium
 from tests.support.cli import Cli, refusal
 from tests.support.markup import Skeleton
 from tests.support.messages import missing_facts
@@ -235,12 +236,20 @@ def test_csv_and_json_hold_every_digit(cli: Cli, builds: Path) -> None:
 
 WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda data: data.pop("cells"), "'cells'"),
+    (lambda data: data.update(cells=[3]), "'cells[0]'"),
     (lambda data: data["cells"][0].update(status="fine"), "'cells[0].status'"),
+    (lambda data: data["cells"][0].update(question="why"), "'cells[0].question'"),
     (lambda data: data["cells"][0].pop("drops"), "'cells[0].drops'"),
+    (lambda data: data["cells"][0]["drops"]["avg"].update(new="x"), "'cells[0].drops.avg.new'"),
     (lambda data: data["cells"][0]["drops"]["avg"].update(new=float("nan")), "NaN"),
+    (lambda data: data["cells"][0]["drops"]["avg"].update(low=float("inf")), "Infinity"),
     (lambda data: data["cells"][0]["drops"]["avg"].update(reference=2), "'cells[0].drops.avg.reference'"),
     (lambda data: data["cells"][0].update(sees=-1), "'cells[0].sees'"),
+    (lambda data: data.update(overall=[]), "'overall'"),
     (lambda data: data.update(exit_code=True), "'exit_code'"),
+    (lambda data: data.update(tolerance=-0.1), "'tolerance'"),
+    (lambda data: data.update(build={"date": 3}), "'build.date'"),
+    (lambda data: data.update(build={"date": "yesterday"}), "'yesterday' is no date"),
     (lambda data: data.update(build={"date": "0001-01-01T00:00:00+23:00"}), "is no date"),
     (lambda data: data.update(format=3), "newer bench; update bench"),
 ]
@@ -259,9 +268,12 @@ def test_a_damaged_verdict_is_one_line_that_names_it(
 @pytest.mark.parametrize(
     ("content", "fact"),
     [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not JSON"),
         (b"[]", "'.' is missing"),
+        (b'{"cells": 1e999}', "is missing"),
         (b'{"profile": "mini", "method": "x"}', "move other files"),
     ],
 )
@@ -367,3 +379,16 @@ def test_hostile_names_are_harmless(tmp_path: Path, form: str) -> None:
     if form == "json":
         assert json.loads(out)["cells"][0]["method"] == HOSTILE
     assert form in (*FORMATS, "html")
+
+
+@pytest.mark.slow
+def test_the_history_in_a_browser(builds: Path, cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "history.html"
+    path.write_text(cli("history", str(builds), "--format", "html")[1], encoding="utf-8")
+    with chromium() as browser:
+        browser.show_as(400, 800, "dark")
+        browser.open(path)
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.run("document.querySelectorAll('svg').length") == 3
+        assert {address.split(":")[0] for address in browser.requests()} == {"file"}
+        assert browser.complaints() == []

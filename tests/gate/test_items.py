@@ -18,7 +18,7 @@ from bench.gate.verdict import CellVerdict, Drop, Gate, Question
 from bench.records.record import RunRecord
 from bench.stats.inputs import make_generator
 from bench.stats.resampling import mean_draws
-from tests.support.gate_records import OTHER, record
+from tests.support.gate_records import OTHER, OTHER_DATA, record
 from tests.support.messages import missing_facts
 
 Array = NDArray[np.float64]
@@ -169,6 +169,9 @@ def test_failed_and_missing() -> None:
     ("changes", "line"),
     [
         ({"name": "st"}, "method then hf, now st"),
+        ({"options": {"scale": 2.0}}, "option scale then 1.0, now 2.0"),
+        ({"version": 2}, "method version then 1, now 2"),
+        ({"tasks": OTHER_DATA}, "data T1 then 000000000000, now 111111111111"),
         ({"evaluation": {"version": 2}}, "version of the evaluation then 1, now 2"),
         ({"evaluation": {"precision": "bf16"}}, "precision then fp32, now bf16"),
         ({"world": {"seed": 2}}, "world seed then not set, now 2"),

@@ -206,6 +206,10 @@ def test_one_or_two_seeds_that_the_other_side_has_are_pairs_if_wanted(few: tuple
     wanted = choose_design(FIVE, few, pairs=True, pair_subset=True)
     assert wanted == SeedDesign("paired", (few, few), (rest, ()))
     assert choose_design(FIVE, few, pairs=True) == SeedDesign("welch", (FIVE, few), too_few=len(few))
+    assert choose_design((9,), FIVE, pairs=True, pair_subset=True) == SeedDesign("welch", ((9,), FIVE))
+    for pair_subset in (False, True):  # seeds alone make no pairs
+        unpaired = choose_design(FIVE, FIVE, pairs=False, pair_subset=pair_subset)
+        assert unpaired == SeedDesign("welch", (FIVE, FIVE))
 
 
 @pytest.mark.parametrize("asked", ["auto", "welch"])
@@ -213,6 +217,13 @@ def test_a_side_without_seeds_is_a_fixed_score(asked: RequestedTest) -> None:
     assert choose_design((), FIVE, pairs=True, asked=asked) == SeedDesign("student", ((), FIVE))
     assert choose_design(FIVE, (), pairs=False, asked=asked) == SeedDesign("student", (FIVE, ()))
     assert choose_design((), (), pairs=True, asked=asked).test == "student"
+
+
+@pytest.mark.parametrize("asked", ["paired", "sign-flip", "permutation"])
+def test_only_students_test_takes_a_side_without_seeds(asked: RequestedTest) -> None:
+    with pytest.raises(InputError, match=f"{asked} test") as error:
+        choose_design(FIVE, (), pairs=False, asked=asked)
+    assert error.value.hint == "leave out --test"
 
 
 @pytest.mark.parametrize("asked", ["welch", "permutation"])
