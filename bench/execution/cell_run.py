@@ -66,10 +66,9 @@ class CellTask:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one job.
+    """Result of one job: "ran", "probed" (an existing record got probes), "failed", or another process's.
 
-    "ran", "probed" (an existing record got probes), "failed", "done" (by another process), "busy" (in another
-    process) or "conflict" (another process finished another specification; see ``conflict``).
+    That is "done", "busy", or "conflict", for a finished cell of another specification.
     """
 
     job: Job

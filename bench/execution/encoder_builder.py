@@ -99,10 +99,7 @@ STEP_TIMES = ("step_seconds", "dev_seconds")
 
 
 class EncoderBuilder:
-    """Builds one cell's encoders, each once; a failed stage raises its error at every call.
-
-    ``progress`` gets numbers of finished sentences, ``report`` the phases and news of the training.
-    """
+    """Builds one cell's encoders, each once; a failed stage raises its error at every call."""
 
     def __init__(
         self,

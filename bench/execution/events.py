@@ -25,8 +25,7 @@ from filelock import FileLock, Timeout
 from bench.records.filesystem import is_locked, lock_descriptor, temporary_path
 
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
-WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED = "wait", "load", "train", "evaluate", "probe", "end"
-"""Phases of a cell."""
+PHASES = WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED = "wait", "load", "train", "evaluate", "probe", "end"
 FAILED = ("failed", "conflict")  # end states whose last phase is left out of time estimates
 EVERY = 1.0  # seconds between two lines of a phase; dev evaluations are written at once
 Stages = Mapping[str, tuple[str, int]]  # name and steps of missing training stages by key
@@ -95,10 +94,7 @@ def _work_units(steps: int) -> int:
 
 
 class CellEvents:
-    """Events of one running cell. Each line holds its whole state, with the work done and left.
-
-    ``stages`` and ``besides`` are its work, see :func:`count_cell_work`.
-    """
+    """Events of one running cell. Each line holds its whole state, with the work done and left."""
 
     def __init__(
         self,
@@ -192,10 +188,7 @@ class CellEvents:
 def open_run_folder(
     root: Path, methods: Mapping[str, int], work: Mapping[str, Mapping[str, int]] | None = None
 ) -> Iterator[Path | None]:
-    """Yield a new locked folder for the events of a run, if it can be made; remove it afterwards.
-
-    ``methods`` is the number of cells of each method, ``work`` their work.
-    """
+    """Yield a new locked folder for the events of a run, if it can be made; remove it afterwards."""
     folder = root / FOLDER / uuid.uuid4().hex[:12]
     file: EventFile | None = None
     with suppress(OSError, Timeout), _lock_runs(root):

@@ -187,10 +187,7 @@ class _CellLog:
 def open_logs(
     names: Sequence[str], results: Path, campaign: str, tell: Callable[[str], None]
 ) -> Iterator[list[Callable[[Path], None]]]:
-    """Yield functions that log a run's news: call them with the run's folder again and again.
-
-    The logs are in ``results/.tensorboard`` and ``results/.wandb``. ``tell`` gets a line where one fails.
-    """
+    """Yield functions that log a run's news: call them with the run's folder again and again."""
     writers = [_LogWriter(name, results, campaign, tell) for name in dict.fromkeys(names)]
     try:
         yield [writer.look for writer in writers]

@@ -59,11 +59,7 @@ _SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
 def build_model_index(
     name: str, plan: Plan, records: Sequence[tuple[Job, RunRecord]], checkpoint: str
 ) -> str:
-    """Return the YAML of a ``model-index`` with the scores of the "selected" or "last" checkpoint, or "".
-
-    Scores are in the record's unit and at full precision. A suite is the data set of its average, and the
-    configuration of its tasks.
-    """
+    """Return the YAML of a ``model-index`` with the scores of the "selected" or "last" checkpoint, or ""."""
     from huggingface_hub import ModelCardData
 
     results: list[EvalResult] = []

@@ -103,12 +103,7 @@ class CellStatus:
     def doing(self) -> str:
         """Its phase, "" for an unknown one."""
         doing = self.news.get("doing")
-        return (
-            doing
-            if doing
-            in (events.WAITS, events.LOADS, events.TRAINS, events.EVALUATES, events.PROBES, events.ENDED)
-            else ""
-        )
+        return doing if doing in events.PHASES else ""
 
     @property
     def runs(self) -> bool:
@@ -311,10 +306,7 @@ def _list_entries(folder: Path) -> list[Path]:
 
 
 def read_first_and_last(path: Path, part: int = _PART) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the first and last whole line of a file of events, if any.
-
-    Reads at most ``part`` bytes of either end, however large the file is.
-    """
+    """Return the first and last whole line of a file of events, if any, from ``part`` bytes of either end."""
     try:
         descriptor = os.open(path, READ)
     except OSError:

@@ -120,14 +120,8 @@ def rerun_record(
 ) -> tuple[list[RerunDifference], RunRecord]:
     """Repeat a record's cell with its training in a temporary folder; return differences and the new record.
 
-    Arguments name what the profile lacks: another backbone or the model of hf:, st:, vectors:, other texts
-    and translated copies.
-
-    Raises:
-        InputError: a failed record, a missing plug-in, or a model or copies that have to be named.
-        NotComparableError: data, weights, options, code version, notes or the use of labels differ.
-        DataError: a recorded value that runs refuse.
-        CellFailedError: the repetition failed.
+    Arguments name what the profile lacks. Raises NotComparableError where data, weights, options, code,
+    notes or labels differ; InputError; DataError for a refused value; CellFailedError if it fails.
     """
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
@@ -149,10 +143,7 @@ def rerun_record(
 
 
 def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]:
-    """Compare two records to the last bit: scores; on equal versions and CPU predictions and training too.
-
-    Facts that one of them is too old to hold are left out.
-    """
+    """Compare two records to the last bit: scores; on equal versions and CPU predictions and training too."""
     values: dict[Literal["scores", "predictions", "training"], list[dict[str, Any]]] = {"scores": []}
     for record in (then, now):
         scores = {f"{s.task} {s.subset} {s.metric}": s.value for s in record.scores}

@@ -55,10 +55,7 @@ Executor: TypeAlias = "InProcess | local.WorkerProcesses | RayTasks"
 
 
 def check_early_data(spec: RunSpec) -> None:
-    """Refuse missing data before the slow planning, for suites that have yet to run; raises InputError.
-
-    A plan finds the finished cells, which work when the data are missing.
-    """
+    """Refuse missing data before the slow planning, for suites without any record; raises InputError."""
     discover()
     cards = find_method_cards([request for request in spec.methods if request.text != ALL_METHODS])
     if spec.executor != "local" or any(card.scores_pairs for card in cards):
@@ -244,10 +241,7 @@ def _count_method_work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Count
 
 
 def choose_executor(spec: RunSpec, sharing: Callable[[], int] = lambda: 1) -> Executor:
-    """Return the executor of a specification; scores are equal for all executors and numbers of workers.
-
-    ``sharing`` returns how many tasks share a GPU, where the specification leaves that open.
-    """
+    """Return the executor; ``sharing`` counts the tasks that share a GPU, where the specification is open."""
     if spec.executor == "local":
         workers = spec.workers or sharing()
         return InProcess() if workers == 1 else local.WorkerProcesses(workers, spec.plugins)

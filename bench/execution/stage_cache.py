@@ -48,13 +48,7 @@ class StageCache:
     def making(self, stage: Stage, *, wait: bool = True) -> Iterator[StageWork | None]:
         """Hold a stage's lock while it is trained; store the result when the block ends.
 
-        A killed training leaves a temporary folder, which the next training of the stage removes.
-
-        Yields:
-            The folder and facts to fill; None if it is finished, or locked and ``wait`` is off.
-
-        Raises:
-            StorageError: a failed write to the cache.
+        Yields None for a finished stage, and for a locked one if ``wait`` is off. Raises StorageError.
         """
         if self.find(stage) is not None:
             yield None  # also from a read-only cache

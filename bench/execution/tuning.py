@@ -46,13 +46,8 @@ def tune_option(
 ) -> str:
     """Train once for every value, choose by the dev score, and return the lines for the profile.
 
-    The score is that of the selected checkpoint, or of the encoder that several stages make together.
     ``report`` gets each value with its score, or the reason of its failure. After the ``first`` values the
-    neighbours of the best are tried, until all of its neighbours have been.
-
-    Raises:
-        InputError: a wrong grid, a reported seed, an untrained method.
-        CellFailedError: every value failed.
+    neighbours of the best are tried. Raises InputError, or CellFailedError if every value failed.
     """
     numbers, begin = _parse_grid(spec, values, first)
     (request,) = spec.methods

@@ -111,10 +111,7 @@ _POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MAS
 
 
 def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None) -> None:
-    """Raise InputError for backbones that lack a method's needs, by their files, and for too long texts.
-
-    Other faults are found when the model is loaded, before its first step.
-    """
+    """Raise InputError for backbones whose files lack a method's needs, and for too long texts."""
     refused: dict[str, list[MissingNeed]] = {}
     asked = list(dict.fromkeys(cells))
     models = dict.fromkeys(model for cell in asked for part in cell.walk() for model in part.models)

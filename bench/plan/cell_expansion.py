@@ -97,10 +97,7 @@ def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
 
 
 def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
-    """Replace cells whose encoder is equal for all seeds by a single one.
-
-    Those are sums of deterministic methods, and deterministic methods on top of one.
-    """
+    """Replace cells whose encoder is equal for all seeds, such as sums of deterministic ones, by one."""
     kept: dict[tuple[str, int | None], Cell] = {}
     for cell in cells:
         method = METHODS.get(cell.card.name)
@@ -292,11 +289,7 @@ def _find_auxiliary(reference: str, where: str) -> ModelFolder:
 def profile_options(
     card: MethodCard, profile: Profile, given: Mapping[str, OptionValue] = MappingProxyType({})
 ) -> dict[str, OptionValue]:
-    """Return the value of every option of a method in a profile; stages have tables of their own.
-
-    A method without a table trains as long as the profile's budget says, at the batch sizes among ``given``.
-    Under a budget of equal terms every method does, except for the options in its table.
-    """
+    """Return the value of every option in a profile: card, budget at the ``given`` batch sizes, its table."""
     options = {option.name: option.default for option in card.options}
     return options | budget_options(card, profile, given) | _read_method_table(card, profile)
 

@@ -16,10 +16,7 @@ from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_steps
 
 
 def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Yield (what, text) of a method in a profile: models, texts, training stages, options.
-
-    Reads the training text, if it is there, to count its sentences; loads no torch. Raises InputError.
-    """
+    """Yield (what, text) of a method in a profile, without torch: models, texts, stages, options."""
     profile = profiles.load_profile(spec.profile)
     card = METHODS.get(request.name, where="bench show").card
     texts = {

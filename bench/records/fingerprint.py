@@ -126,10 +126,6 @@ def _made_weights_hash(record: RunRecord) -> str | None:
     return str(backbone["sha256"])[:12] if "recipe" in backbone else None
 
 
-def _nondefault_options(record: RunRecord) -> dict[str, Any]:
-    return {name: value for name, value in record.options.items() if LATER.get(name, UNSET) != value}
-
-
 def _member_facts(training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the methods that a method builds on at any depth; drop defaults of the latest options."""
     members = {}
@@ -199,7 +195,7 @@ FACTS = (
     Fact("method", lambda r: r.name),
     Fact("method version", lambda r: r.version),
     Fact("plug-in file", lambda r: plugin_file_hashes(r.provenance), in_stage=True),
-    Fact("option", _nondefault_options),
+    Fact("option", lambda r: {n: v for n, v in r.options.items() if LATER.get(n, UNSET) != v}),
     _hash_fact("weights", lambda r: r.backbone, in_stage=True),
     Fact("auxiliary model", lambda r: _identity_hashes(r.training.get("auxiliaries", {})), in_stage=True),
     Fact("member", lambda r: _member_facts(r.training)),

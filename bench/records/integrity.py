@@ -38,10 +38,7 @@ def seal_record(record: RunRecord) -> RunRecord:
 
 
 def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
-    """Return the fault of a record's seal, given the text of its file.
-
-    The check is "seal" for a changed file, "unsealed" for an older bench's.
-    """
+    """Return the fault of a record's seal in its file: "seal" (changed) or "unsealed" (an older bench's)."""
     seal = record.timing.get(_SEAL)
     blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
     if seal is not None and seal != hashlib.sha256(blank.encode("utf-8")).hexdigest():

@@ -231,10 +231,7 @@ class ResultStore:
 
     @contextmanager
     def claim(self, place: RecordPlace, *, wait: bool) -> Iterator[bool]:
-        """Hold the cell's lock and remove temporary files; yield False if another process has it.
-
-        The lock is the operating system's, so it ends with its process. Raises StorageError.
-        """
+        """Hold the cell's lock, which ends with its process, and tidy up; yield False if another has it."""
         folder = self.root / place.folder
         self._check_real_folder(folder)
         with self._lock_folder(folder, wait=wait) as mine:

@@ -18,7 +18,7 @@ from bench.execution.executors.ray import RayTasks
 from bench.execution.runner import Deadline, Executor, InProcess, count_fitting_cells, run_plan
 from bench.plan.job import Job
 from bench.plan.plan import Plan, make_plan
-from tests.support.cli import Cli, refusal, stable_bytes
+from tests.support.cli import Cli, stable_bytes
 from tests.support.executors import FakeRay, log_start, needs
 from tests.support.messages import missing_facts, numbers_in
 
@@ -152,15 +152,6 @@ def test_cells_of_another_process_are_left(tmp_path: Path, monkeypatch: pytest.M
         assert mine
         (done,) = run_plan(plan, on_outcome=lambda _: None, deadline=deadline)
     assert (done.job.cell.seed, [job.cell.seed for job in deadline.jobs]) == (2, [1])
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "soon"])
-def test_a_deadline_that_is_none_is_one_line(cli: Cli, value: str) -> None:
-    assert "--deadline" in refusal(cli, *RUN, "--deadline", value)
-
-
-def test_force_and_a_deadline_would_never_end(cli: Cli) -> None:
-    assert not missing_facts(refusal(cli, *RUN, "--deadline", "5", "--force"), "--deadline:", "--force")
 
 
 def test_a_dry_run_says_what_a_deadline_does(cli: Cli) -> None:

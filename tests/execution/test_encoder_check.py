@@ -275,18 +275,13 @@ def test_other_data_are_refused(check: Check) -> None:
     assert one(gate).reasons[0].startswith("data MINI then 000000000000")
 
 
-@pytest.mark.parametrize("pooling", ["avg", None])
-def test_bare_folders(empty: Check, tmp_path: Path, tiny_bert: Path, pooling: str | None) -> None:
-    folder = (
-        tiny_bert if pooling is None else sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
-    )
+def test_a_bare_folder_of_sentence_transformers(empty: Check, tmp_path: Path, tiny_bert: Path) -> None:
+    folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
     empty.accept(folder, suites=("toy",))
     record = empty.store.read(RecordPlace("mini", "mine", None, "toy"))
     assert record is not None
-    assert (record.name, record.method) == ("hf" if pooling is None else "st", "mine")
-    gate = empty(weights(tmp_path / "broken", permuted, folder))
-    assert one(gate).status in ("ok", "unclear", "regression", "improved")
-    assert one(gate).test == "items' bootstrap"
+    assert (record.name, record.method) == ("st", "mine")
+    assert one(empty(weights(tmp_path / "broken", permuted, folder))).test == "items' bootstrap"
 
 
 def test_a_file_of_word_vectors(empty: Check, tmp_path: Path) -> None:
@@ -367,8 +362,6 @@ def test_hostile_names(check: Check, name: str) -> None:
     ("text", "facts"),
     [
         ("/nowhere/at/all", ("--encoder: '/nowhere/at/all'", "model folder")),
-        ("nothing", ("--encoder: 'nothing'", "model folder")),
-        ("", ("--encoder: ''",)),
         ("a\x00b", ("--encoder: 'a\\x00b'",)),
         ("hf:a,hf:b", ("--encoder: 'hf:a,hf:b'",)),
         (f"other=hf:{MINI}", (f"--encoder: 'other=hf:{MINI}'", "--name NAME")),

@@ -14,7 +14,6 @@ from bench.nn.model_folder import read_folder_facts
 from bench.registry import discover
 from bench.stages import TrainedMethod
 from tests.support.cli import Cli, show
-from tests.support.messages import missing_facts
 from tests.support.shortened import shortened
 
 TRAINING = [
@@ -53,11 +52,6 @@ def test_missing_tensors_are_named(cli: Cli, zoo: Callable[[str], Path], tmp_pat
     report = show(cli, f"hf:{folder}")
     assert "encoder.layer.1.output.LayerNorm.bias" in report["missing"][0]
     assert "refused" in report["as a row"][0]
-
-
-def test_a_folder_that_is_none_is_refused(cli: Cli, tmp_path: Path) -> None:
-    code, _, err = cli("show", f"hf:{tmp_path}")
-    assert (code, missing_facts(err, "model folder"), err.count("\n")) == (2, [], 1)
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from bench.records.environment import ROUNDED
 from bench.records.record import RunRecord, parse_record
 from tests.support.cli import Cli, records, refusal
 from tests.support.messages import missing_facts
+from tests.support.training import PLUGIN
 
 SIMCSE = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=2")
 MINI = ("pack", "--methods", "untrained,simcse", "--seeds", "1", "--suite", "toy", *SIMCSE, "--out", "packed")
@@ -167,18 +168,6 @@ def test_unpackable_is_refused(cli: Cli, tmp_path: Path, arguments: tuple[str, .
 
 def test_a_limit_that_is_passed(cli: Cli) -> None:
     assert "error: packed: " in refusal(cli, *MINI, "--limit", "1", code=1)
-
-
-PLUGIN = """
-from bench.baselines.word_overlap import WordOverlap
-from bench.registry import add_method
-from dataclasses import replace
-
-
-@add_method
-class Mine(WordOverlap):
-    card = replace(WordOverlap.card, name="mine")
-"""
 
 
 def test_texts_and_plugins_go_along(cli: Cli, tmp_path: Path) -> None:

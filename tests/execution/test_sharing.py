@@ -19,9 +19,7 @@ from bench.execution.executors.ray import RayTasks
 from bench.execution.runner import InProcess, choose_executor
 from bench.nn.model_folder import ModelFolder
 from bench.plan.plan import Plan, make_plan
-from tests.support.cli import Cli, refusal
 from tests.support.executors import FakeRay
-from tests.support.messages import missing_facts
 
 GIB = 2**30
 MINILM, BERT = sharing.ModelSize(22_713_216, 6, 384, 12), sharing.ModelSize(109_482_240, 12, 768, 12)
@@ -145,16 +143,3 @@ def test_ray_is_asked_for_a_share_that_leaves_room_for_all(tmp_path: Path, share
 def test_cells_of_several_ranks_take_whole_gpus() -> None:
     spec = RunSpec(parse_methods("noise"), (1,), "mini", device="cuda", executor="ray", ranks=2, workers=0)
     assert choose_executor(spec, lambda: 3) == RayTasks(spec.results, cpus=2, gpus=2)
-
-
-@pytest.mark.parametrize(
-    ("options", "fact"),
-    [
-        ((), "--executor ray"),
-        (("--executor", "ray"), "GPUs"),
-        (("--executor", "ray", "--device", "cuda", "--ranks", "2"), "ranks"),
-    ],
-)
-def test_sharing_that_cannot_be_is_one_line(cli: Cli, options: tuple[str, ...], fact: str) -> None:
-    error = refusal(cli, "run", "--methods", "noise", "--suite", "toy", "--per-gpu", "2", *options)
-    assert not missing_facts(error, "--per-gpu:", fact)

@@ -65,12 +65,6 @@ def test_commands(cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, command
     assert not (tmp_path / "results").exists()
 
 
-def test_a_profiles_text_may_be_too_short_as_well(cli: Cli) -> None:
-    batch = ("--set", "simcse.batch_size=1000000")
-    error = refusal(cli, "tune", "simcse", "--values", "1e-5", *batch)
-    assert not missing_facts(error, "profile mini:", "1,000,000 of simcse[batch_size=1000000")
-
-
 def test_a_whole_batch_is_enough(tmp_path: Path, tiny_bert: Path, text: Path) -> None:
     assert len(planned("simcse", written(tmp_path / "x.txt", ENOUGH), tiny_bert, "simcse.batch_size=8")) == 2
     assert len(planned("simcse", text, tiny_bert, "simcse.batch_size=7")) == 2

@@ -21,19 +21,7 @@ from bench.nn.sum_encoder import SumEncoder
 from bench.plan.plan import Plan, make_plan
 from tests.support.cli import Cli, records, refusal
 from tests.support.messages import missing_facts
-from tests.support.training import arguments, the_record
-
-PLUGIN = """
-from dataclasses import replace
-
-from bench.baselines.word_overlap import WordOverlap
-from bench.registry import add_method
-
-
-@add_method
-class Mine(WordOverlap):
-    card = replace(WordOverlap.card, name="mine")
-"""
+from tests.support.training import PLUGIN, arguments, the_record
 
 
 @pytest.fixture
@@ -240,12 +228,6 @@ def test_bad_requests(cli: Cli, tiny_bert: Path, change: tuple[str, ...], facts:
     assert (code, missing_facts(err, *facts)) == (2, []), err
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_method_without_training_cannot_be_tuned(cli: Cli) -> None:
-    code, _, err = cli("tune", "noise", "--profile", "quick", "--option", "scale", "--values", "1")
-    assert (code, "'noise' doesn't train" in err) == (2, True)
-
-
 @pytest.mark.parametrize("name", profiles.profile_names())
 def test_every_tuned_value_is_the_best_of_its_grid(name: str) -> None:
     profile = profiles.load_profile(name)
@@ -280,35 +262,6 @@ def without_steps(tiny_bert: Path, corpus: Path) -> tuple[str, ...]:
     """The usual arguments, without what they say of how long SimCSE trains."""
     given = arguments(tiny_bert, corpus)
     return (*given[: given.index("--set")], "--set", "simcse.batch_size=8")
-
-
-@pytest.mark.parametrize(
-    ("match", "facts"),
-    [
-        ("nothing", ("match=nothing:", "unknown method 'nothing'")),
-        ("noise", ("match=noise:", "'noise' doesn't train")),
-        ("whitening", ("match=whitening:", "'whitening' doesn't train")),
-        ("pair,steps=4", ("steps beside match=pair",)),
-        ("pair,steps=4,epochs=1", ("epochs and steps", "match=pair")),
-    ],
-)
-def test_bad_matches(cli: Cli, tiny_bert: Path, corpus: Path, match: str, facts: tuple[str, ...]) -> None:
-    code, _, err = cli(*without_steps(tiny_bert, corpus), "--methods", f"simcse[match={match}]")
-    assert (code, missing_facts(err, *facts)) == (2, []), err
-
-
-@pytest.mark.parametrize(
-    ("sets", "facts"),
-    [
-        (("simcse.match=rankcse",), ("'rankcse'", "to itself")),  # a teacher of it is simcse
-        (("simcse.match=static", "static.of=noise"), ("match=static:", "'static' doesn't train")),
-        (("simcse.match=pair", "simcse.steps=4"), ("steps beside match=pair",)),
-    ],
-)
-def test_bad_matches_by_set(cli: Cli, sets: tuple[str, ...], facts: tuple[str, ...]) -> None:
-    given = [word for text in sets for word in ("--set", text)]
-    code, _, err = cli("show", "simcse", "--profile", "mini", *given)
-    assert (code, missing_facts(err, *facts)) == (2, []), err
 
 
 def test_a_method_that_set_matches_may_be_set_itself(cli: Cli) -> None:

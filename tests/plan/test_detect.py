@@ -192,17 +192,3 @@ def test_the_dry_run_prints_the_table(cli: Cli, tmp_path: Path) -> None:
     assert not missing_facts(out.splitlines()[-1], "tncse and jtcse", "no earlier records", "--spread")
     out = cli("run", "--methods", "noise", "--suite", "toy", "--dry-run", "--detect", "0.5")[1]
     assert out.splitlines()[-1].startswith("nothing to detect")
-
-
-@pytest.mark.parametrize(
-    ("options", "facts"),
-    [
-        (("--detect", "1"), ("--detect:", "--dry-run")),
-        (("--spread", "1", "--dry-run"), ("--spread:", "--detect POINTS")),
-        (("--detect", "0", "--dry-run"), ("0.0", "range")),
-        (("--detect", "nan", "--dry-run"), ("'nan'", "float range")),
-    ],
-)
-def test_bad_options(cli: Cli, options: tuple[str, ...], facts: tuple[str, ...]) -> None:
-    code, out, err = cli("run", "--methods", "noise", "--suite", "toy", *options)
-    assert (code, out, missing_facts(err, *facts)) == (2, "", [])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.config.method_ids import parse_methods, parse_shard
+from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.plan.plan import Plan, make_plan, split_plan
 from tests.support.cli import Cli, refusal, stable_bytes
@@ -64,13 +64,6 @@ def test_cells_tied_by_a_third_go_together(tmp_path: Path) -> None:
     both = replace(third.cell, stages=(*first.cell.stages, *second.cell.stages))
     tied = replace(plan, jobs=(first, second, replace(third, cell=both)))
     assert [len(jobs) for jobs in split_plan(tied, 2)] == [3, 0]
-
-
-@pytest.mark.parametrize("text", ["", "3", "0/4", "5/4", "1/0", "-1/4", "a/b", "1/4/2", "1.0/4", "1/999999"])
-def test_a_share_that_is_none_is_one_line(cli: Cli, text: str) -> None:
-    run = ("run", "--methods", "noise", "--suite", "toy", "--dry-run", "--shard", text)
-    assert not missing_facts(refusal(cli, *run), "--shard:", f"'{text}'", "expected")
-    assert parse_shard("16/16") == (16, 16)
 
 
 @pytest.mark.parametrize("folders", ["{}", "{}/local"])

@@ -116,23 +116,6 @@ def test_a_profile_with_missing_model_and_text(cli: Cli, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("arguments", "facts"),
-    [
-        (("simcse[lr=1]",), ("settings", "--profile NAME")),
-        (("simcse", "--set", "simcse.lr=1"), ("settings", "--profile NAME")),
-        (("simcse,tncse", "--profile", "mini"), ("'simcse,tncse'", "2 methods")),
-        (("simsce", "--profile", "mini"), ("method 'simsce'", "'simcse'")),
-        (("simcse", "--profile", "mimi"), ("profile 'mimi'", "'mini'")),
-        (("simcse", "--profile", "mini", "--set", "simce.lr=1"), ("'simce'", "--set simce.lr=1:")),
-        (("simcse[x=1]", "--profile", "mini"), ("no option 'x'",)),
-        (("simcse", "--profile", "mini", "--corpus", "no.txt"), ("no.txt",)),
-    ],
-)
-def test_what_cant_be_shown_is_one_line(cli: Cli, arguments: tuple[str, ...], facts: tuple[str, ...]) -> None:
-    assert not missing_facts(refusal(cli, "show", *arguments), *facts)
-
-
-@pytest.mark.parametrize(
     ("method", "override", "facts"),
     [
         ("simcse[lr=1e-4]", "simcse.lr=2e-5", ("'simcse[lr=1e-4]'", "lr is 0.0001")),

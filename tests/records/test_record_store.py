@@ -330,8 +330,10 @@ def test_the_form_is_that_of_every_record_there_is() -> None:
         WRITTEN + b"A man is playing a guitar.",
         WRITTEN.replace(b"\x00\x00\x21\x00", b"\x01\x00\x21\x00"),  # the time of its entries
         WRITTEN.replace(b"}   ", b"}\n  "),
+        WRITTEN.replace(b"PK\3\4\x2d", b"PK\3\4\x14"),  # the version and the sizes of Python 3.11.2
+        WRITTEN.replace(b"\xff" * 8, b"\x8c\0\0\0" * 2),
+        WRITTEN.replace(b"PK\1\2\x2d\3", b"PK\1\2\x2d\0"),  # the system Windows
     ],
-    ids=["a comment", "an entry", "a folder", "bytes before", "bytes after", "a time", "a blank"],
 )
 def test_the_same_predictions_in_another_form_are_refused(content: bytes) -> None:
     assert content != WRITTEN
@@ -345,12 +347,8 @@ def test_the_same_predictions_in_another_form_are_refused(content: bytes) -> Non
     [
         (archive(lambda made: None, {"B": b"text"}), "the predictions of B are damaged"),
         (archive(lambda made: None, {"B.npy": b"text"}), "the predictions of B are damaged"),
-        (saved(B=np.zeros(2)), "the predictions of B are damaged"),
-        (saved(B=np.zeros((1, 2), dtype=np.float32)), "the predictions of B are damaged"),
-        (saved(B=np.array([np.nan], dtype=np.float32)), "the predictions of B are damaged"),
         (b"text", "these are no predictions: ValueError"),
     ],
-    ids=["a text", "a text called an array", "doubles", "a table", "no number", "no archive"],
 )
 def test_what_is_no_prediction_is_refused(content: bytes, what: str) -> None:
     with pytest.raises(DataError) as caught:
@@ -369,17 +367,6 @@ def test_a_task_of_any_name_is_read_as_it_was_written(name: str) -> None:
 
 def test_the_form_is_that_of_savez() -> None:
     assert saved(**VALUES) == predictions_to_npz(VALUES)
-
-
-@pytest.mark.parametrize("change", ["version", "sizes", "system"])
-def test_headers_of_other_pythons_and_systems_are_not_ours(change: str) -> None:
-    """Python 3.11.2 writes another version and sizes, Windows another system."""
-    old = {"version": (b"PK\3\4\x2d", b"PK\3\4\x14"), "sizes": (b"\xff" * 8, b"\x8c\0\0\0" * 2)}
-    system = (b"PK\1\2\x2d\3", b"PK\1\2\x2d\0")
-    content = WRITTEN.replace(*old.get(change, system))
-    assert content != WRITTEN
-    with pytest.raises(DataError):
-        parse_predictions(FILE, content)
 
 
 DOUBLES: Any = np.zeros(2)

@@ -34,6 +34,17 @@ SENTENCES = [
     "the farmer",
 ]
 
+PLUGIN = """
+from bench.baselines.word_overlap import WordOverlap
+from bench.registry import add_method
+from dataclasses import replace
+
+
+@add_method
+class Mine(WordOverlap):
+    card = replace(WordOverlap.card, name="mine")
+"""
+
 
 def by_loops(anchors: Tensor, positives: Tensor, tau: float) -> float:
     """The formula as it is printed."""

@@ -51,11 +51,7 @@ class WorkerProcesses:
         needs: Needs = need_nothing,
         begins: Begins = begin_always,
     ) -> Iterator[Result]:
-        """Yield results in the order of completion.
-
-        Raises:
-            CellFailedError: a worker died (killed, out of memory); finished results are kept.
-        """
+        """Yield results in the order of completion; raises CellFailedError if a worker dies."""
         context = multiprocessing.get_context("spawn")
         count = min(self.workers, len(tasks))
         start = partial(_start_worker, self.plugins)

@@ -47,11 +47,7 @@ class RayTasks:
         needs: Needs = need_nothing,
         begins: Begins = begin_always,
     ) -> Iterator[Result]:
-        """Yield results in the order of completion.
-
-        Raises InputError for a missing cluster or resources, BenchError for a different node, CellFailedError
-        for a task whose worker died at every attempt.
-        """
+        """Yield results in the order of completion; raises InputError, BenchError or CellFailedError."""
         if not tasks:
             return
         with join_cluster(self.address) as ray, hold_folder(self.folder) as lock:
