@@ -93,6 +93,17 @@ def test_a_longer_slice_of_every_surface(name: str, quiet: Path, monkeypatch: py
     core.check_surface(make(quiet), count)
 
 
+def test_a_case_is_the_same_in_any_order(quiet: Path) -> None:
+    logs: dict[int, list[list[str]]] = {3: [], 7: []}
+    for order in ((3, 7), (7, 3)):
+        surface = DataFiles(quiet / str(order[0]))
+        for case in order:
+            logs[case].append([])
+            surface.run(core.Dice(case), [core.Dice(case + 1)], logs[case][-1])
+    assert all(first == again != [] for first, again in logs.values())
+    assert logs[3] != logs[7]
+
+
 def broken_list(monkeypatch: pytest.MonkeyPatch, callback: Callable[[], None]) -> None:
     monkeypatch.setitem(command_line.cli.commands, "list", click.Command("list", callback=callback))
 

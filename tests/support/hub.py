@@ -11,7 +11,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bench.data import hub, senteval
+from bench.data import hub, probing_files, senteval
+
+FOLDERS = (
+    f"/datasets/{hub.REPOSITORY}/resolve/{hub.REVISION}",
+    f"/{probing_files.REPOSITORY}/{probing_files.REVISION}/data/probing",
+)
 
 
 def small_sts_files() -> dict[str, bytes]:
@@ -57,10 +62,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def _respond(self, *, body: bool) -> None:
-        prefix = f"/datasets/{hub.REPOSITORY}/resolve/{hub.REVISION}/"
-        content = (
-            self.server.files.get(self.path.removeprefix(prefix)) if self.path.startswith(prefix) else None
-        )
+        folder, _, name = self.path.rpartition("/")
+        content = self.server.files.get(name) if folder in FOLDERS else None
         if content is None:
             self.send_response(404)
             self.send_header("X-Error-Code", "EntryNotFound")
@@ -79,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("X-Repo-Commit", hub.REVISION)
         self.end_headers()
         if body:
-            self.server.served.append((self.path.removeprefix(prefix), wanted))
+            self.server.served.append((name, wanted))
             rest = content[start:]
             if self.server.break_after is not None:
                 self.wfile.write(rest[: self.server.break_after])

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+
+import pytest
+
+from bench.errors import BenchError
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])")
 
@@ -24,3 +29,14 @@ def missing_facts(text: object, *facts: object) -> list[str]:
     """
     whole = " ".join(str(text).split())
     return [str(fact) for fact in facts if str(fact) not in whole]
+
+
+def check_error(
+    call: Callable[[], object], *facts: object, where: object = None, kind: type[BenchError] = BenchError
+) -> BenchError:
+    """Return the error that a call raises; it holds these facts and, where given, this place."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert where is None or caught.value.where == str(where)
+    assert not missing_facts(caught.value, *facts)
+    return caught.value
