@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.config.method_ids import parse_seeds
 from bench.config.spec import RunSpec
 from bench.data.published_tables import PAPERS
-from bench.papers.hyperparameters import compare_hyperparameters
+from bench.papers.item_cells import compare_hyperparameters
 from bench.papers.item_plan import ItemPlan, gpu_hours, plan_item
 from bench.papers.paper_items import Item, load_items
 
@@ -59,7 +59,7 @@ def _runs(item: Item) -> str:
         named = [f"`{method}`" for method in item.gradient if method]
         return f"`bench gradient` of {', '.join(named)}." if named else "Sampled angles, by `bench gradient`."
     made = _works(item)
-    named = list(dict.fromkeys(method for each in made for method in each.methods))
+    named = list(dict.fromkeys(request.text for each in made for request in each.spec.methods))
     shown = ", ".join(f"`{method}`" for method in named[:40])
     more = f" and {len(named) - 40} more" if len(named) > 40 else ""
     probes = f", probes {', '.join(item.probes)}" if item.probes else ""

@@ -39,16 +39,13 @@ class Campaign:
     Args:
         stores: The campaign, or several merged ones (:mod:`bench.reports.merge_campaigns`).
         records: The selected records, averages rounded if ``rounded``.
-        sweeps: Grids of its sweeps.
         baseline: Method that the daggers compare with.
-        rounded: True if averages are those of rounded scores.
         pairs: True to list every pair of methods below the matrix of their differences.
         names: Printed names of methods, by id.
         given: Methods in the order of their rows; empty for the best first.
         known: Number of methods from which these were chosen, 0 without a choice.
         known_by: The same of a profile and suite.
         homes: Of several campaigns the one that has a record, by the record's place.
-        rank_supervised: True to rank supervised rows among the others.
         last: True if scores of trained methods are the last checkpoint's.
         unrounded: The stored records by their place, if ``rounded``.
         kept: Values shared by parts of a report, computed once.

@@ -39,16 +39,10 @@ def parse_method_list(text: str | None, records: Collection[RunRecord]) -> tuple
 def restrict_campaign(
     campaign: Campaign, methods: Sequence[str], known: Iterable[RunRecord], *, given: bool = False
 ) -> Campaign:
-    """Return a campaign of chosen methods, with the sweeps whose methods are all among them.
+    """Return a campaign of chosen methods (empty: all), with the sweeps whose methods are all among them.
 
-    Args:
-        campaign: With the records of only these methods.
-        methods: The methods; empty if all were chosen.
-        known: Records of all methods from which they were chosen.
-        given: True if rows stand in the order of ``methods``.
-
-    Raises:
-        InputError: an order without methods.
+    ``known`` are the records of all methods; with ``given``, rows stand in the order of ``methods``. Raises
+    InputError for an order without methods.
     """
     if not methods:
         if given:
@@ -78,13 +72,8 @@ def restrict_campaign(
 def name_methods(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campaign:
     """Return a campaign whose methods have names: those of a file, else as papers print them.
 
-    Args:
-        campaign: The campaign.
-        source: PUBLISHED, or a file of lines ``method = "name"``; None to keep the ids.
-        known: Methods that the file may name.
-
-    Raises:
-        InputError: an unreadable file, an unknown method, or two methods of one name.
+    ``source`` is PUBLISHED, or a file of lines ``method = "name"`` of ``known`` methods; None keeps the ids.
+    Raises InputError for an unreadable file, an unknown method, or two methods of one name.
     """
     if source is None:
         return campaign

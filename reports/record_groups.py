@@ -35,12 +35,7 @@ UNREADABLE = "unreadable"
 
 
 def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str]) -> DataFrame:
-    """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value.
-
-    Args:
-        records: The records.
-        campaign: Maps a record to its campaign's name.
-    """
+    """Return one row a value, in the metric's own unit; a failed cell is one row with an empty value."""
     from pandas import DataFrame
 
     rows: list[dict[str, Any]] = []
@@ -139,8 +134,7 @@ def task_list(records: Sequence[RunRecord]) -> tuple[str, ...]:
 def round_averages(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Replace every average by the mean of the scores as printed (x 100, two decimals), as SimCSE.
 
-    Raises:
-        DataError: an average of a metric that all tasks lack.
+    Raises DataError for an average of a metric that all tasks lack.
     """
     rounded = []
     for record in records:
@@ -249,11 +243,7 @@ def table_facts(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[tuple[
 
 
 def check_comparable(records: Sequence[RunRecord], campaign: str) -> None:
-    """Check that the records of one suite may share a table.
-
-    Raises:
-        NotComparableError: measured on different data, or a method's seeds under different specifications.
-    """
+    """Raise NotComparableError for different data, and for a method's seeds of different specifications."""
     data = set(map(_data_hashes, readable_records(records)))
     if len(data) > 1:
         names = sorted(by_method(records))

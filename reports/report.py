@@ -12,11 +12,11 @@ from bench.render import formats, latex
 from bench.render.formats import FILE, Screen, frame_csv, render_grids, render_json
 from bench.reports.campaign import Campaign
 from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
+from bench.reports.merge_campaigns import append_doubts
 from bench.reports.record_groups import long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
 from bench.reports.tables.paper_tables import paper_tables
-from bench.reports.unreadable_records import append_doubts
 
 if TYPE_CHECKING:
     from bench.render.figure import Figure
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How tables look.
-
-    Args:
-        columns: Names of the columns, in their order; empty for all.
-        screen: Screen of a text.
-        style: For LaTeX that a paper can print; None for the whole report.
-    """
+    """How tables look: columns in order (empty for all), a text's screen, a paper's style, if any."""
 
     columns: tuple[str, ...] = ()
     screen: Screen = FILE
@@ -49,11 +43,9 @@ def render_report(
     """Return the whole report, or one table of it.
 
     Args:
-        campaign: The campaign.
         form: "text", "markdown", "csv", "json", "latex" or "html". csv has the records' values, which
             determine all tables.
         table: Name of the only table, see :mod:`bench.reports.sections`.
-        look: How tables look.
         standalone: True for a LaTeX document, not tables for one.
 
     Raises:
@@ -78,7 +70,7 @@ def render_report(
     grids = formats.select_columns(list(chain.from_iterable(printed)), look.columns)
     if form != "latex":
         return render_grids(grids, form, screen=look.screen)
-    from bench.render.critical_difference_latex import ranking_picture
+    from bench.render.critical_difference import ranking_picture
     from bench.reports.figures.suite_plots import group_figures
 
     body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])
@@ -102,8 +94,7 @@ def _long_csv(campaign: Campaign, look: TableOptions) -> str:
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
     from bench.reports.figures.campaign_files import file_figures
-    from bench.reports.figures.suite_plots import order_figures, suite_figures
-    from bench.reports.figures.sweep_plots import sweep_figures
+    from bench.reports.figures.suite_plots import order_figures, suite_figures, sweep_figures
 
     makers = (suite_figures, order_figures, sweep_figures, file_figures)
     return [figure for make in makers for figure in make(campaign)]

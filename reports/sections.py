@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from bench.reports.campaign import Campaign
 
 
-def call_by_name(name: str, campaign: Campaign) -> Any:
-    """Call "MODULE.FUNCTION" with a campaign."""
+def load_function(name: str) -> Any:
+    """Return "MODULE.FUNCTION"."""
     module, _, function = name.rpartition(".")
-    return getattr(import_module(module), function)(campaign)
+    return getattr(import_module(module), function)
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Section:
         title: Its heading.
         missing: Why it may be empty.
         hint: The command that fills it.
-        make: Its tables' function, "MODULE.FUNCTION" or "FILE.FUNCTION" of :mod:`bench.reports.tables`;
-            empty for only figures.
+        make: Its tables' function, "MODULE.FUNCTION" or "FILE.FUNCTION" of :mod:`bench.reports.tables`; one
+            called "..._grid" makes the table of a profile and suite; empty for only figures.
         table: Its name for ``--table`` if that differs from ``name``; with ``:SWEEP`` where it takes one.
         printed: True if a report prints it unasked; the page always has it.
         selected: True if it needs the checkpoints that the dev set chose.
@@ -58,10 +58,11 @@ class Section:
 
     def grids(self, campaign: Campaign) -> list[Grid]:
         """Return its tables."""
-        if not self.make or (self.of_sweeps and not campaign.sweeps):
+        if not self.make or (self.of_sweeps and not campaign.sweeps) or (self.selected and campaign.last):
             return []
         prefix = "" if self.make.startswith("bench.") else "bench.reports.tables."
-        grids: list[Grid] = call_by_name(f"{prefix}{self.make}", campaign)
+        make = load_function(f"{prefix}{self.make}")
+        grids: list[Grid] = campaign.grids(make) if self.make.endswith("_grid") else make(campaign)
         return grids
 
 
@@ -87,14 +88,14 @@ SECTIONS = (
         "Metrics of retrieval",
         "no suite has retrieval tasks",
         "bench run --suite tncse-retrieval makes records of some",
-        "metrics.metric_grids",
+        "metrics.metric_grid",
     ),
     Section(
         "categories",
         "Kinds of task",
         "no suite has several kinds of task",
         "bench run --suite unsee makes records of seven",
-        "categories.category_grids",
+        "metrics.category_grid",
     ),
     Section("seeds", "Seeds", "no finished record", _RUN),
     Section(
@@ -109,14 +110,14 @@ SECTIONS = (
         "Neighbours",
         "no two methods that stand next to each other were tested",
         _RUN,
-        "neighbours.neighbour_grids",
+        "differences.neighbour_grid",
     ),
     Section(
         "checkpoints",
         "Choice of checkpoint",
         "no record has the scores of a last checkpoint",
         "bench run keeps them where a method trains and the suite is of sentence pairs",
-        "checkpoints.checkpoint_grids",
+        "checkpoints.checkpoint_grid",
         selected=True,
     ),
     Section(
@@ -124,7 +125,7 @@ SECTIONS = (
         "Published figures and ours",
         "no paper prints a figure of these methods on these suites",
         "bench show METHOD says what papers print",
-        "published_figures.published_grids",
+        "published_figures.published_grid",
     ),
     Section(
         "order",
@@ -134,10 +135,10 @@ SECTIONS = (
         "bench report --campaign A,B joins campaigns",
         "order.order_grids",
     ),
-    Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grids"),
+    Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grid"),
     Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables", selected=True),
     Section(
-        "mechanism", "Mechanism", "no record has probes", _PROBES, "mechanism.mechanism_grids", selected=True
+        "mechanism", "Mechanism", "no record has probes", _PROBES, "relation.mechanism_grids", selected=True
     ),
     Section(
         "along",
@@ -154,7 +155,7 @@ SECTIONS = (
         "Gains of the modified losses",
         "no loss ran both as it was and modified",
         "bench run --methods mhe,m_mhe makes such a pair",
-        "gains.gain_grids",
+        "differences.gain_grid",
     ),
     Section(
         "sweeps",
@@ -194,8 +195,7 @@ TABLES = {section.table or section.name: section for section in SECTIONS if sect
 def table_grids(campaign: Campaign, name: str) -> list[Grid]:
     """Return the grids of one of TABLES, with a sweep's name for SWEEP.
 
-    Raises:
-        InputError: an unknown name, or an empty table.
+    Raises InputError for an unknown name, or an empty table.
     """
     head, colon, sweep = name.partition(":")
     section = TABLES.get(f"{head}:SWEEP" if colon else name)

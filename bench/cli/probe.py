@@ -167,7 +167,7 @@ def _measure_cell(
 
 def _draw_maps(runs: list[ProbedRun], folder: Path) -> None:
     from bench.records.record import safe_name
-    from bench.reports.figures.heatmaps import draw_heatmaps
+    from bench.render.figure_files import draw_heatmaps
 
     for run in runs:
         name = run.method if run.seed is None else f"{run.method} seed {run.seed}"
@@ -187,8 +187,8 @@ def _print_records(results: Path, campaign: str, form: str) -> None:
     from bench.cli.terminal import format_grids
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
-    from bench.reports.tables.mechanism import all_relations, mechanism_grids
     from bench.reports.tables.probes import probe_grids, probed_runs
+    from bench.reports.tables.relation import all_relations, mechanism_grids
 
     store = ResultStore(results, campaign)
     source = make_campaign(store, store.records())

@@ -43,7 +43,7 @@ def stats_command(
     from bench.comparison.campaign_intervals import compute_method_intervals, compute_record_intervals
     from bench.comparison.item_bootstrap import CampaignRun
     from bench.records.store import ResultStore
-    from bench.reports.tables.interval_tables import (
+    from bench.reports.tables.comparison_tables import (
         method_interval_grid,
         record_interval_grid,
         task_interval_grid,

@@ -28,11 +28,10 @@ from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.reports.report import render_report
 from bench.verify import archive
-from bench.verify.findings import Verification
+from bench.verify.findings import Verification, verification_json
 from bench.verify.record_checks import SIDE_FILES, VerifySettings, verify_records
-from bench.verify.record_paths import record_files
+from bench.verify.record_paths import find_record_files
 from bench.verify.sentence_checks import check_sentences
-from bench.verify.verification_formats import verification_json
 
 RESULTS = "results"  # plug-ins lie next to it: ``--plugin`` refuses code from below the results
 _WRITTEN: dict[str, Callable[..., Any]] = {"MethodCard": MethodCard, "Option": Option}
@@ -86,7 +85,7 @@ def read_campaign_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
     Returns the bundle, except plug-ins and profiles; and the files of failed cells, which it lacks. Raises
     InputError and DataError.
     """
-    roots = sorted(record_files(folder))
+    roots = sorted(find_record_files(folder)[0])
     if len(roots) > 1:
         expected = f"the folder of one: {', '.join(root.name for root in roots)}"
         raise InputError(f"{len(roots)} campaigns", where=str(folder), expected=expected)

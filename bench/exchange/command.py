@@ -62,7 +62,7 @@ def bundle_command(
     from bench.records.filesystem import write_atomically
     from bench.records.store import ResultStore
     from bench.registry import discover
-    from bench.verify.verification_formats import verification_text
+    from bench.verify.findings import verification_text
 
     discover()
     sources = [read_plugin(text, results) for text in plugins]
@@ -115,7 +115,7 @@ def merge_command(bundles: tuple[Path, ...], into: Path, data_dir: Path | None, 
     """
     from bench.exchange.bundle_merge import MergeSettings, merge_bundle
     from bench.registry import discover
-    from bench.verify.verification_formats import verification_text
+    from bench.verify.findings import verification_text
 
     discover()
     settings |= {"data": data_dir, "rerun": settings.pop("count")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -76,7 +76,11 @@ def reproduce_command(
     items = select_items(name) if name else tuple(load_items().values())
     works = {item: _plan_works(item, spec, options["profile"], options["seeds"]) for item in items}
     if name is None:
-        _print_listing(works, form)
+        from bench.papers.item_plan import format_listing, list_items
+
+        listing = list_items({item: list(plans) for item, plans in works.items()})
+        text = format_listing(listing) if form == "text" else _render_for_terminal([listing], form)
+        click.echo(text, nl=False)
         return
 
     failed, errors = 0, list[BenchError]()
@@ -124,14 +128,6 @@ def _reproduce_work(work: ItemPlan, show: bool, folder: Path | None, grids: list
         for path in draw_figures(figures, folder):
             print_stderr(f"figure: {path}")
     return failed
-
-
-def _print_listing(works: Mapping[Item, Iterable[ItemPlan]], form: str) -> None:
-    from bench.papers.item_plan import format_listing, list_items
-
-    listing = list_items({item: list(plans) for item, plans in works.items()})
-    text = format_listing(listing) if form == "text" else _render_for_terminal([listing], form)
-    click.echo(text, nl=False)
 
 
 def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:

@@ -79,14 +79,10 @@ def method_stages(method: str, profile: str) -> tuple[TrainedStage, ...]:
         teacher = _method_name(bases["teacher"]) if "teacher" in bases else ""
         passes = STUDENT + TOWERS.get(teacher, 0)
         for stage in registered.stages(resolve_options(method, profile)):
-            stages[TrainedStage(stage, _stage_passes(stage.kind) or passes, teacher)] = None
+            name = "simcse" if stage.kind in LIKE_SIMCSE else stage.kind
+            stated = discover().get(name).card.passes if name in discover().names() else 0.0
+            stages[TrainedStage(stage, stated or passes, teacher)] = None
     return tuple(stages)
-
-
-def _stage_passes(kind: str) -> float:
-    """Passes a sentence of a kind of stage, by its method's card; 0 if no card states them."""
-    name = "simcse" if kind in LIKE_SIMCSE else kind
-    return discover().get(name).card.passes if name in discover().names() else 0.0
 
 
 def base_methods(method: str, profile: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Lay an item out: for every cell its method and quantity here, and the printed figure."""
+"""Lay an item out: its cells with methods, quantities and printed figures, and its hyperparameters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bench.config.method_ids import parse_methods
 from bench.config.sweeps import Backbone, find_sweep
 from bench.data.published_tables import PublishedFigure
 from bench.errors import DataError
+from bench.papers.flops import resolve_options
 from bench.papers.paper_items import Item
 from bench.render.grid import DASH
 from bench.render.names import printed_name
@@ -22,11 +23,9 @@ _COLUMN = "column"
 
 @dataclass(frozen=True)
 class ItemCell:
-    """One cell of an item.
+    """One cell of an item; row and column are names by field.
 
     Args:
-        row: The row's name, by field.
-        column: The column's name, by field.
         methods: Its method as in ``--methods``; two for the first minus the second, none beside a figure
             that bench has no method for.
         quantity: Text of its :class:`ItemQuantity`.
@@ -71,22 +70,16 @@ def parse_quantity(text: str, where: str) -> ItemQuantity:
     suite, _, task = text.partition("/")
     name, _, metric = task.partition("@")
     if not (suite and name):
-        raise DataError(
-            f"unknown quantity '{text}'", where=where, expected="SUITE/TASK[@METRIC] or KIND:NAME"
-        )
+        expected = "SUITE/TASK[@METRIC] or KIND:NAME"
+        raise DataError(f"unknown quantity '{text}'", where=where, expected=expected)
     return ItemQuantity("score", suite, name, metric)
 
 
 def lay_out_cells(item: Item, profile: str, backbone: Backbone) -> tuple[ItemCell, ...]:
-    """Return the cells of an item, in the paper's order.
+    """Return the cells of an item, in the paper's order; raises DataError for contradictory data.
 
-    Args:
-        item: The item.
-        profile: Selects the printed figures: this backbone's, or those of the item's first backbone.
-        backbone: Determines the points of grids.
-
-    Raises:
-        DataError: the item's data contradict each other.
+    ``profile`` selects the printed figures, else those of the item's first backbone; ``backbone`` determines
+    the points of grids.
     """
     if item.sweep:
         return tuple(_sweep_cells(item, backbone))
@@ -148,9 +141,8 @@ def _figure_cell(item: Item, figure: PublishedFigure) -> ItemCell:
     sides = [match_figure(item.methods, side) for side in _split_difference(figure)]
     if None in sides:
         label = ", ".join((figure.table, figure.task, *map("=".join, figure.setting)))
-        raise DataError(
-            f"no method for the printed '{figure.method}' ({label})", where=f"bench/papers: {item.id}"
-        )
+        what = f"no method for the printed '{figure.method}' ({label})"
+        raise DataError(what, where=f"bench/papers: {item.id}")
     row = tuple((name, figure_value(figure, name)) for name in item.rows)
     column = tuple((name, figure_value(figure, name)) for name in item.columns)
     methods = tuple(filter(None, sides)) if all(sides) else ()
@@ -201,3 +193,67 @@ def add_options(method: str, options: str) -> str:
     extended = f"{method[:-1]},{options}]" if method.endswith("]") else f"{method}[{options}]"
     parse_methods(extended)
     return extended
+
+
+LITERAL_PREFIX = "= "
+"""Begins the value here of a printed hyperparameter that is fixed, so that no option has it."""
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """A printed hyperparameter and ours.
+
+    Args:
+        figure: The printed one.
+        option: "METHOD.OPTION" or "METHOD.STAGE.OPTION", several with commas; "" for a fixed value.
+        ours: Its value in the profile of the figure's backbone (of several, each that occurs).
+        differs: Why ours is another, or "".
+    """
+
+    figure: PublishedFigure
+    option: str
+    ours: str
+    differs: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """True for the same number or text, and for a fixed value."""
+        if not self.option:
+            return True
+        try:
+            return float(self.figure.text) == float(self.ours)
+        except ValueError:
+            return self.figure.text == self.ours
+
+
+def compare_hyperparameters(item: Item) -> tuple[Hyperparameter, ...]:
+    """Return an item's printed hyperparameters with ours; raises DataError for an unmatched one."""
+    return tuple(_compare_figure(item, figure) for figure in item.figures)
+
+
+def _compare_figure(item: Item, figure: PublishedFigure) -> Hyperparameter:
+    where = f"bench/papers: {item.id}"
+    text = _find_entry(item.settings, figure)
+    if text is None:
+        raise DataError(f"no option for the printed {figure.method} {figure.metric}", where=where)
+    differs = _find_entry(item.differs, figure) or ""
+    if text.startswith(LITERAL_PREFIX):
+        return Hyperparameter(figure, "", text.removeprefix(LITERAL_PREFIX), differs)
+    values: dict[str, None] = {}
+    for name in text.split(","):
+        method, _, option = name.strip().partition(".")
+        options = resolve_options(method, figure.backbone or item.backbones[0])
+        if option not in options:
+            raise DataError(f"{method} has no option '{option}'", where=where)
+        value = options[option]
+        values[f"{value:g}" if isinstance(value, float) else str(value)] = None
+    return Hyperparameter(figure, text, ", ".join(values), differs)
+
+
+def _find_entry(table: Mapping[str, str], figure: PublishedFigure) -> str | None:
+    """The entry of "METHOD[ KEY=VALUE,...] METRIC" for a figure."""
+    keys = {}
+    for key, value in table.items():
+        method, *pairs, metric = key.split(" ")
+        keys[f"{method} {','.join((*pairs, f'metric={metric}'))}"] = value
+    return match_figure(keys, figure)

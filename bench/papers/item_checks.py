@@ -12,8 +12,14 @@ from bench.data.published_tables import SICK, PublishedFigure, load_figures
 from bench.data.suites import SUITES
 from bench.errors import BenchError
 from bench.papers.flops import base_methods, resolve_options
-from bench.papers.hyperparameters import compare_hyperparameters
-from bench.papers.item_cells import ItemCell, cell_label, lay_out_cells, match_figure, parse_quantity
+from bench.papers.item_cells import (
+    ItemCell,
+    cell_label,
+    compare_hyperparameters,
+    lay_out_cells,
+    match_figure,
+    parse_quantity,
+)
 from bench.papers.item_plan import PAPERS_BACKBONE
 from bench.papers.paper_items import Item, load_items
 from bench.probes import PROBES
@@ -124,10 +130,7 @@ def _check_setting(item: Item, cell: ItemCell, profile: str) -> Iterator[str]:
     checks: tuple[tuple[str, Callable[[str], bool]], ...] = (
         ("pooling", lambda value: options.get("pooling", "cls") in (value, {"cls": "mask"}.get(value))),
         ("cael", lambda value: options.get("caels") == int({"none": "0"}.get(value, value))),
-        (
-            "loss",
-            lambda value: _active_options(options, _TERMS) == _loss_terms(value),
-        ),
+        ("loss", lambda value: _active_options(options, _TERMS) == _loss_terms(value)),
         ("terms", lambda value: _active_options(options, steps) == _loss_terms(value) & set(steps)),
     )
     for key, holds in checks:

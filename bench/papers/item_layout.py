@@ -13,15 +13,19 @@ from bench.config.sweep_manifest import Manifest
 from bench.data.published_tables import PAPERS
 from bench.gradient.figures import JOINT, select_gradient_figures
 from bench.gradient.run import MEASURED
-from bench.papers.hyperparameters import compare_hyperparameters
-from bench.papers.item_cells import ItemCell, ItemQuantity, cell_label, parse_quantity
+from bench.papers.item_cells import (
+    ItemCell,
+    ItemQuantity,
+    cell_label,
+    compare_hyperparameters,
+    parse_quantity,
+)
 from bench.papers.paper_items import Item
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.figure import Figure
 from bench.render.grid import DASH, SCALE, Grid, Quoted, ScoreCell, Value, mean_or_none, summarise_values
 from bench.reports.record_groups import by_method, failure_reasons, finished_records, label_lines
-from bench.reports.tables.categories import KINDS
-from bench.reports.tables.metrics import metrics_at_ranks
+from bench.reports.tables.metrics import KINDS, metrics_at_ranks
 from bench.reports.tables.published_figures import paper_backbone, paper_text
 from bench.reports.tables.sweep_tables import distinct_records, grid_axes, sweep_grids
 
@@ -41,13 +45,10 @@ class ItemRecords:
     Args:
         profile: The profile's label in results.
         records: Records of each method, by the method's text in the item, of all suites and seeds.
-        seeds: Requested seeds.
         stand_ins: Suite that was measured in another's place, by suite.
         impossible: Why this backbone excludes a method, by its text.
         comparable: True for the paper's own backbone, data and settings.
-        notes: Notes of every table of the profile.
         alone: Suites of which the item shows only one task, or only the average.
-        campaign: The records' campaign.
     """
 
     profile: str

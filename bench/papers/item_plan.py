@@ -44,9 +44,7 @@ class ItemPlan:
     """An item in a profile.
 
     Args:
-        item: The item.
         spec: Its runs; without methods where nothing runs.
-        places: Its cells.
         stand_ins: Suite that is measured in another's place, by suite.
         impossible: Why this backbone excludes a method, by its text.
         label: The profile's name in results, with another backbone's hash.
@@ -60,11 +58,6 @@ class ItemPlan:
     label: str = ""
 
     @property
-    def methods(self) -> tuple[str, ...]:
-        """Methods to run, as in ``--methods``."""
-        return tuple(request.text for request in self.spec.methods)
-
-    @property
     def store(self) -> ResultStore:
         """The campaign of its records."""
         return ResultStore(self.spec.results, self.spec.campaign)
@@ -73,9 +66,7 @@ class ItemPlan:
 def plan_item(item: Item, spec: RunSpec, profile: str) -> ItemPlan:
     """Return the plan of an item, with its own methods, suites and probes in a spec.
 
-    Raises:
-        InputError: an unknown profile.
-        DataError: the item's data contradict each other.
+    Raises InputError for an unknown profile, DataError for an item whose data contradict each other.
     """
     known = profiles.load_profile(profile)
     folder = resolve_folder(spec.backbone, where="--backbone") if spec.backbone else None
@@ -196,12 +187,7 @@ def _seconds_by_method(results: Path, profile: str) -> dict[str, float]:
 
 
 def item_manifest(work: ItemPlan, ids: Mapping[str, str]) -> Manifest | None:
-    """Return a sweep item's grid, for its figures; None for another item.
-
-    Args:
-        work: The item in a profile.
-        ids: Method id of each method that has records, by its text.
-    """
+    """Return a sweep item's grid, of methods that have ``ids`` by their texts; None for another item."""
     if not work.item.sweep:
         return None
     points = []

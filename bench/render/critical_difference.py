@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.render.figure import Figure, Series
 from bench.render.grid import shorten_names
+from bench.render.latex import escape_latex
 from bench.render.svg_marks import WIDTH, Axis, line_between, text_at
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 LONGEST = 36  # characters of a name beside the axis
 _LETTER, _ROW, _LEVEL, _AXIS, _ROOM = 6.2, 18, 9, 46, 14
 _GAP = 8  # between two bars of one level
+# In LaTeX, in mm: the axis' length, beyond its ends, between names, between bars, a page's height, a name
+_AXIS_MM, _ELBOW, _ROW_MM, _LEVEL_MM, _HIGHEST, _NAME = 66.0, 4.0, 4.2, 1.8, 210.0, 50.0
 _TICKS = 6
 
 
@@ -140,3 +143,55 @@ def draw_ranking(figure: Figure) -> tuple[list[str], float]:
         y = _AXIS + _LEVEL * (level + 1)
         parts.append(line_between(low - 2, y, high + 2, y, "bar"))
     return parts, top + _ROW * len(sides[0])
+
+
+def ranking_picture(figure: Figure) -> str:
+    """Return a figure environment with the diagram of a figure of kind "ranking"."""
+    (left, right), labels = split_sides(len(figure.rows)), ranking_labels(figure)
+    start, end = _NAME + _ELBOW, _NAME + _ELBOW + _AXIS_MM
+    x = rank_axis(figure, start, end)
+    bars, levels = place_bars(figure, x, gap=2.5)
+    depth = _LEVEL_MM * levels + 3
+    axis = depth + _ROW_MM * len(left)
+    lines = [
+        _picture_line(start, axis, _AXIS_MM, 0),
+        _picture_text((start + end) / 2, axis + 8, "", axis_label(figure)),
+    ]
+    for tick in rank_ticks(len(figure.rows)):
+        lines.append(_picture_line(x.at(tick), axis, 0, 1))
+        lines.append(_picture_text(x.at(tick), axis + 1.5, "b", str(tick)))
+    for rows, edge, side, shift in ((left, start - _ELBOW, "r", -1), (right, end + _ELBOW, "l", 1)):
+        for number, row in enumerate(rows):
+            at, y = x.at(row + 1), axis - depth - _ROW_MM * number
+            lines += [_picture_line(at, y, 0, axis - y), _picture_line(min(at, edge), y, abs(edge - at), 0)]
+            lines.append(_picture_text(edge + shift, y, side, labels[row]))
+    for low, high, level in bars:
+        y = axis - _LEVEL_MM * (level + 1)
+        lines.append(rf"\put({low - 0.5:.2f},{y:.2f}){{\rule{{{high - low + 1:.2f}mm}}{{0.7mm}}}}")
+    width, height = start + end, axis + 10
+    size = r"\ifdim\width>\linewidth\linewidth\else\width\fi}{!"
+    if height > _HIGHEST:
+        size = rf"!}}{{{_HIGHEST:g}mm"
+    frame = [
+        "\\begin{figure}[!htbp]\n\\centering",
+        rf"\resizebox{{{size}}}{{%",
+        r"\setlength{\unitlength}{1mm}\footnotesize",
+        rf"\begin{{picture}}({width:.2f},{height:.2f})",
+    ]
+    caption = rf"\caption{{{escape_latex(figure.title)}. {escape_latex(figure.note)}}}"
+    return "\n".join([*frame, *lines, r"\end{picture}}", caption, "\\end{figure}\n"])
+
+
+def _picture_line(x: float, y: float, right: float, up: float) -> str:
+    """A line to the right or upwards."""
+    direction = "(0,1)" if up else "(1,0)"
+    return rf"\put({x:.2f},{y:.2f}){{\line{direction}{{{max(right, up):.2f}}}}}"
+
+
+def _picture_text(x: float, y: float, side: str, text: str) -> str:
+    """A text left of a place ("r"), right of it ("l"), above ("b") or about it; a long one shrinks."""
+    box = escape_latex(text)
+    if side in ("l", "r"):
+        shrink = rf"\ifdim\width>{_NAME:g}mm {_NAME:g}mm\else\width\fi"
+        box = rf"\resizebox{{{shrink}}}{{\height}}{{\strut {box}}}"
+    return rf"\put({x:.2f},{y:.2f}){{\makebox(0,0)[{side or 'c'}]{{{box}}}}}"

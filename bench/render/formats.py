@@ -71,8 +71,7 @@ def pick_columns(grid: Grid, columns: Sequence[int]) -> Grid:
 def select_columns(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
     """Return the tables that have some of these columns (without names all), with their rows' names.
 
-    Raises:
-        InputError: a column that all tables lack.
+    Raises InputError for a column that all tables lack.
     """
     if not names:
         return list(grids)
@@ -102,15 +101,17 @@ def fit_width(grid: Grid, width: int, wide: Callable[[Grid], int]) -> tuple[list
     """
     if wide(grid) <= width:
         return [grid], []
-    bare = replace(grid, rows=tuple(tuple(map(_drop_deviation, row)) for row in grid.rows))
-    notes = []
+    notes, rows = [], list[tuple[Value, ...]]()
+    for row in grid.rows:
+        cells = list(row)
+        for place, cell in enumerate(row):
+            if isinstance(cell, ScoreCell) and cell.spread is not None:
+                cells[place] = replace(cell, sd=None)
+        rows.append(tuple(cells))
+    bare = replace(grid, rows=tuple(rows))
     if bare != grid:
         notes.append(f"Standard deviations of the columns are left out: they don't fit {width} characters.")
     return _split_columns(bare, width, wide), notes
-
-
-def _drop_deviation(cell: Value) -> Value:
-    return replace(cell, sd=None) if isinstance(cell, ScoreCell) and cell.spread is not None else cell
 
 
 def _split_columns(grid: Grid, width: int, wide: Callable[[Grid], int]) -> list[Grid]:

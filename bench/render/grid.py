@@ -19,12 +19,11 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """One method on one task over its seeds, in the metric's unit.
+    """One method on one task over its ``n`` finished seeds, in the metric's unit.
 
     Args:
-        mean: Mean over the finished seeds, if any.
+        mean: Mean over the seeds, if any.
         sd: Sample standard deviation (divisor n - 1), None for fewer than two.
-        n: Number of finished seeds.
         mark: BEST or SECOND of its column, or "", as for ties.
         sign: Printed after it, such as a dagger.
     """
@@ -132,16 +131,15 @@ def hide_deviation(cell: ScoreCell) -> BareCell:
     return BareCell(cell.mean, cell.sd, cell.n, cell.mark, cell.sign)
 
 
-def mark_best(values: Mapping[K, float | None], digits: int = 4) -> dict[K, str]:
+def mark_best(values: Mapping[K, float | None]) -> dict[K, str]:
     """Return BEST, SECOND or "" for the rows of a column, larger values being better, judged as printed.
 
-    Several best values are SECOND and alone so; a single value has no mark. Values differ in the first
-    ``digits`` decimals: 4 for scores printed x 100 with two.
+    Several best values are SECOND and alone so; a single value has no mark.
 
     >>> mark_best({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
     {'a': 'best', 'b': 'second', 'c': 'second', 'd': ''}
     """
-    printed = {key: round(SCALE * value, digits - 2) for key, value in values.items() if value is not None}
+    printed = {key: round(SCALE * value, 2) for key, value in values.items() if value is not None}
     marks = dict.fromkeys(values, "")
     if len(printed) < 2:
         return marks

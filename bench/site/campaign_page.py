@@ -25,7 +25,13 @@ from bench.render.grid import summarise_values
 from bench.reports.campaign import Campaign, prepare_campaign
 from bench.reports.figures.suite_plots import curve_series
 from bench.reports.formats.report_page import PagePart, page_context
-from bench.reports.merge_campaigns import collect_records, merge_records, merge_sweeps, record_stores
+from bench.reports.merge_campaigns import (
+    append_doubts,
+    collect_records,
+    merge_records,
+    merge_sweeps,
+    record_stores,
+)
 from bench.reports.record_groups import (
     by_method,
     by_profile_and_suite,
@@ -41,7 +47,6 @@ from bench.reports.tables.pairwise_tests import (
     format_pair_interval,
     run_pairwise_tests,
 )
-from bench.reports.unreadable_records import append_doubts
 from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, make_entry
 from bench.site.method_pages import method_file
 from bench.site.page import Site, render_data_file, render_page

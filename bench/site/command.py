@@ -86,8 +86,8 @@ def _parse_address(url: str) -> str:
 def _verify_campaign(store: ResultStore, data: Path | None) -> CampaignCheck:
     from bench.records.environment import strip_paths
     from bench.site.campaign_entry import CampaignCheck
+    from bench.verify.findings import verification_text
     from bench.verify.record_checks import SIDE_PREFIXES, VerifySettings, verify_records
-    from bench.verify.verification_formats import verification_text
 
     verified, _ = verify_records(store.root, VerifySettings(data=data))
     status = "faults" if verified.findings else "verified"

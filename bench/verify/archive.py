@@ -51,13 +51,9 @@ _BUNDLE = "a file that bench bundle wrote"
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle.
+    """A bundle: its campaign's name at its sender, contents by name (except the manifest), hash of the whole.
 
-    Args:
-        campaign: The campaign's name at its sender.
-        files: Contents by name, except the manifest.
-        sha256: Of the whole file.
-        by: The sender by ``--by``, or "".
+    ``by`` is the sender by ``--by``, or "".
     """
 
     campaign: str
@@ -86,8 +82,7 @@ def check_sender(text: str) -> str:
 def assemble_bundle(campaign: str, files: Mapping[str, bytes], by: str = "") -> bytes:
     """Return the bundle of a campaign's files, without or with its sender (:func:`check_sender`).
 
-    Raises:
-        InputError: a file of another name, or more files or bytes than a bundle may hold.
+    Raises InputError for a file of another name, and for more files or bytes than a bundle may hold.
     """
     return pack_files({**files, MANIFEST: _render_manifest(campaign, __version__, files, by)})
 
@@ -111,11 +106,8 @@ def pack_files(files: Mapping[str, bytes]) -> bytes:
     """Return the zip: names sorted, stored, no date, owner or comment; raises as :func:`assemble_bundle`."""
     size = sum(map(len, files.values()))
     if len(files) > MOST_FILES or size > MOST_BYTES:
-        what, expected = (
-            f"{len(files):,} files of {size:,} bytes",
-            f"{MOST_FILES:,} files and {MOST_BYTES:,} bytes",
-        )
-        raise InputError(what, where="the bundle", expected=f"at most {expected}")
+        expected = f"at most {MOST_FILES:,} files and {MOST_BYTES:,} bytes"
+        raise InputError(f"{len(files):,} files of {size:,} bytes", where="the bundle", expected=expected)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(files):
@@ -184,11 +176,8 @@ def _read_manifest(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
         if not isinstance(manifest, dict):
             raise ValueError("it is no mapping")
         if is_count(manifest.get("schema")) and manifest["schema"] > SCHEMA:
-            what, expected = (
-                f"bundle schema {manifest['schema']} is newer than this bench",
-                f"schema {SCHEMA}",
-            )
-            raise InputError(what, where=where, expected=expected, hint="upgrade cse-bench")
+            what = f"bundle schema {manifest['schema']} is newer than this bench"
+            raise InputError(what, where=where, expected=f"schema {SCHEMA}", hint="upgrade cse-bench")
         if place := find_fault(manifest, _MANIFEST):
             raise ValueError(f"'{place}' is missing, unknown or isn't what it should be")
     except KeyError as error:

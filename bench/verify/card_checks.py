@@ -67,11 +67,8 @@ def _check_card(record: RunRecord) -> Iterator[Problem]:
     if card.takes_methods and not record.training.get("members"):
         yield "method", f"{name} builds on other methods, and it names none", AGAIN
     if card.deterministic and record.seed is not None and not isinstance(method, ComposedMethod):
-        yield (
-            "method",
-            f"{name} draws nothing, so that it has no seeds, and this is seed {record.seed}",
-            AGAIN,
-        )
+        what = f"{name} draws nothing, so that it has no seeds, and this is seed {record.seed}"
+        yield "method", what, AGAIN
     try:
         members = parse_record_members(record)
     except InputError:  # _check_labels reports it

@@ -61,14 +61,14 @@ def verify_command(
     """
     from bench.config.plugins import read_plugin
     from bench.registry import discover
+    from bench.verify.findings import verification_json, verification_junit, verification_text
     from bench.verify.record_checks import VerifySettings, verify_records
-    from bench.verify.record_paths import record_files
-    from bench.verify.verification_formats import verification_json, verification_junit, verification_text
+    from bench.verify.record_paths import find_record_files
 
     discover()
     given = [read_plugin(text, target) for text in plugins]  # their code runs only with --rerun
     hashes = {plugin.name: sha256(plugin.source).hexdigest() for plugin in given if plugin.path}
-    files = sum(map(len, record_files(target).values()))
+    files = sum(map(len, find_record_files(target)[0].values()))
     with progress_bar("records", files) as advance:
         verified, sound = verify_records(target, VerifySettings(data, seal, hashes, advance))
     if count:

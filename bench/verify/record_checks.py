@@ -56,7 +56,6 @@ class VerifySettings:
         data: Evaluation data; default BENCH_DATA, then ./data.
         seal: Seal correct records that lack a seal.
         plugins: sha256 of given plug-in files, by their names.
-        progress: Called with the number of finished records.
         inputs: Data read once for all records.
     """
 
@@ -72,11 +71,8 @@ def verify_records(
 ) -> tuple[Verification, list[tuple[str, RunRecord]]]:
     """Verify every record at or below a path: a results folder, a campaign, a folder below it, or a record.
 
-    Returns:
-        The verification, and the sound finished records, with their files' names.
-
-    Raises:
-        InputError: no records.
+    Return the verification, and the sound finished records with their files' names; raise InputError without
+    records.
     """
     verified, sound = Verification(), list[tuple[str, RunRecord]]()
     base = target.absolute() if target.is_dir() else target.absolute().parent
@@ -101,11 +97,8 @@ def verify_records(
             external = (record.place for record in records.values() if record.name in EXTERNAL)
             kept = {find_encoder_folder(store, place) for place in external}
             for stray in find_stray_files(root, files, kept):
-                problem = (
-                    "stray",
-                    "no record names this file",
-                    "delete it, or move it out of the results folder",
-                )
+                remedy = "delete it, or move it out of the results folder"
+                problem = "stray", "no record names this file", remedy
                 verified.add(stray.relative_to(base).as_posix(), [problem])
             verify_grids(root, base, verified)
             for name in side_files(root):

@@ -14,13 +14,11 @@ _NOT_RECORDS = ("stats", "mteb")
 """Folders of a campaign with files computed from its records, or of another program."""
 
 
-def record_files(target: Path) -> dict[Path, list[Path]]:
-    """Return the files of records at or below a path, by campaign folder; raises InputError without any."""
-    return find_record_files(target)[0]
-
-
 def find_record_files(target: Path) -> tuple[dict[Path, list[Path]], FolderContents]:
-    """Return these files, and all contents of the path; raises InputError without records."""
+    """Return the files of records at or below a path, by campaign folder, and all contents of the path.
+
+    Raises InputError without records.
+    """
     contents = FolderContents([target]) if target.is_file() else walk_folder(target)
     campaigns: dict[Path, list[Path]] = {}
     for file in map(Path.absolute, contents.files):

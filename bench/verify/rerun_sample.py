@@ -35,15 +35,9 @@ def repeat_sample(
     say: Callable[[str], None],
     seed: int | None = None,
 ) -> None:
-    """Add the findings of repeated cells.
+    """Add the findings of ``count`` repeated cells (at most all) of sound records.
 
-    Args:
-        verified: Receives the findings, and failed repetitions.
-        sound: Sound finished records, with their files' names.
-        count: Number of cells, at most all.
-        data: Evaluation data.
-        say: Receives a printable line before and after each repetition.
-        seed: Of the choice; None for an unpredictable one.
+    ``say`` receives a printable line before and after each; ``seed`` makes the choice repeatable.
     """
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - no secret
     drawn = chooser.sample(list(sound), min(count, len(sound)))
@@ -90,9 +84,8 @@ def _excess_difference(differences: Sequence[RerunDifference], then: RunRecord, 
     scores = [difference for difference in differences if difference.of == "scores"]
     for difference in scores:
         if None in (difference.then, difference.now):
-            return (
-                f"{difference.name} is in the {'repetition' if difference.then is None else 'record'} alone"
-            )
+            side = "repetition" if difference.then is None else "record"
+            return f"{difference.name} is in the {side} alone"
     trained = bool(now.training.get("stages") or now.provenance.get("plugins"))  # a plug-in may train too
     hashes = {(record.backbone or {}).get("sha256") for record in (then, now)}  # differ if recreated
     coarse = now.evaluation.get("precision", "fp32") != "fp32" or len(hashes) > 1

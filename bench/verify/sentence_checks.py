@@ -20,16 +20,9 @@ _WORD = re.compile(r"\w+")
 def check_sentences(
     files: Mapping[str, bytes], records: Sequence[RunRecord], data: Path | None, where: str
 ) -> None:
-    """Check that no text file quotes a sentence of the records' suites, as far as their data are here.
+    """Check that no file (but .npz) quotes a sentence of the records' suites, as far as their data are here.
 
-    Args:
-        files: Contents by name, except .npz.
-        records: Records of the suites.
-        data: Evaluation data; default BENCH_DATA, then ./data.
-        where: Place in errors.
-
-    Raises:
-        DataError: a file that quotes one, or holds no UTF-8 text.
+    Raises DataError for one that does, or that holds no UTF-8 text.
     """
     known = _suite_sentences(records, data)
     for name, content in files.items():

@@ -52,11 +52,8 @@ class PlannedRerun:
         stages = record.training.get("stages", {})
         roles = dict.fromkeys([*stages, *self.keys])
         if unequal := [role for role in roles if stages.get(role, {}).get("key") != self.keys.get(role)]:
-            yield (
-                "stages",
-                f"the key of {', '.join(unequal)} is not that of its options, text and seed",
-                AGAIN,
-            )
+            what = f"the key of {', '.join(unequal)} is not that of its options, text and seed"
+            yield "stages", what, AGAIN
         yield from self._check_lengths(record)
         for what in compare_unkeyed_facts(record, self.job):
             yield "training", what, AGAIN
@@ -102,12 +99,7 @@ class PlannedRerun:
 
 
 def plan_rerun(record: RunRecord, data: Path | None, inputs: PlanInputs | None = None) -> PlannedRerun:
-    """Plan the run that repeats a record.
-
-    Args:
-        record: The record.
-        data: Data folder; default BENCH_DATA, then ./data.
-        inputs: Data read for other records.
+    """Plan the run that repeats a record; ``inputs`` are data read for other records.
 
     Raises:
         DataError: a record that no run makes, or with another seed than its run.

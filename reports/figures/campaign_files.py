@@ -14,7 +14,7 @@ from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.render.figure import Figure, Series
 from bench.reports.campaign import PROBES, REPAIR, Campaign, read_json
-from bench.reports.sections import FILE_FIGURES, call_by_name
+from bench.reports.sections import FILE_FIGURES, load_function
 from bench.schema import LARGEST
 
 _SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
@@ -27,7 +27,7 @@ def file_figures(campaign: Campaign) -> list[Figure]:
     """
     figures = []
     for maker in FILE_FIGURES:
-        for store, drawn in call_by_name(maker, campaign):
+        for store, drawn in load_function(maker)(campaign):
             for figure in drawn:
                 if campaign.several:
                     name, title = f"{store.campaign}-{figure.name}", f"{figure.title} ({store.campaign})"

@@ -1,4 +1,4 @@
-"""Draw records: seeds, curves, probes, cost, gains, cosines, and two settings against each other."""
+"""Draw records: seeds, curves, probes, cost, gains, cosines, settings against each other, and sweeps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from bench.comparison.selection import group_by
+from bench.config.sweep_manifest import Manifest
+from bench.config.sweeps import SWEEPS, Sweep
 from bench.errors import DataError
 from bench.records.record import RunRecord, safe_name, sum_training_seconds
 from bench.render.critical_difference import ranking_figure
@@ -24,15 +26,22 @@ from bench.reports.record_groups import (
     finished_records,
     is_ranked,
     main_metric,
+    summarise_scores,
     task_scores,
 )
-from bench.reports.tables.gains import LOSSES
-from bench.reports.tables.mechanism import score_relations
+from bench.reports.tables.differences import LOSSES
 from bench.reports.tables.order import correlate_settings
 from bench.reports.tables.pairwise_tests import describe_tests, method_averages, run_pairwise_tests
 from bench.reports.tables.probes import ProbedRun, probed_runs
-from bench.reports.tables.relation import describe_rho
-from bench.reports.tables.sweep_tables import stage_curves
+from bench.reports.tables.relation import describe_rho, score_relations
+from bench.reports.tables.sweep_tables import (
+    distinct_records,
+    grid_axes,
+    norm_factor,
+    records_by_cell,
+    stage_curves,
+    sweep_task,
+)
 
 Values = tuple[float, ...]
 Points = Mapping[str, tuple[float, float]]
@@ -173,13 +182,9 @@ def _curve_figures(suite: _SuiteRecords) -> Iterator[Figure]:
 def curve_series(
     lines: Mapping[str, Sequence[RunRecord]],
 ) -> Iterator[tuple[str, str, tuple[Series, ...]]]:
-    """Yield the losses, the dev scores and the effective ranks against the step, each if there are some.
+    """Yield "loss", "dev" or "rank", the label of the y axis and the lines against the step, each if any.
 
-    Args:
-        lines: Runs of each line; it shows their mean, and a band from the lowest to the highest.
-
-    Yields:
-        "loss", "dev" or "rank", the label of the y axis, and the lines.
+    A line is the mean of its runs, with a band from the lowest to the highest.
     """
     kinds = (
         ("loss_curve", "loss", "training loss", 1.0),
@@ -299,10 +304,8 @@ def order_figures(campaign: Campaign) -> list[Figure]:
     drawn = sorted(range(len(correlations)), key=lambda place: -correlations[place].found.n)[:_MOST_ORDERS]
     remark = ""
     if len(correlations) > _MOST_ORDERS:
-        remark = (
-            f" {_MOST_ORDERS} of {len(correlations)} pairs of settings are drawn: those with most methods"
-        )
-        remark += " in common."
+        remark = f" {_MOST_ORDERS} of {len(correlations)} pairs of settings are drawn: "
+        remark += "those with most methods in common."
     figures = []
     for place in sorted(drawn):
         correlation = correlations[place]
@@ -320,3 +323,75 @@ def order_figures(campaign: Campaign) -> list[Figure]:
         names = f"order-{a.file}-{b.file}", "order", title
         figures.append(Figure(*names, "points", *axes, source, point_series(points), note=note))
     return figures
+
+
+def sweep_figures(campaign: Campaign) -> list[Figure]:
+    """Return the figures of a campaign's sweeps."""
+    return list(chain.from_iterable(_manifest_figures(manifest, campaign) for manifest in campaign.sweeps))
+
+
+def _manifest_figures(manifest: Manifest, campaign: Campaign) -> Iterator[Figure]:
+    sweep = SWEEPS[manifest.sweep]
+    if sweep.surface:
+        yield _surface_figure(manifest, campaign)
+        return
+    for suite in manifest.suites:
+        cells = records_by_cell(manifest, suite, campaign.records)
+        used = finished_records(distinct_records(cells.values()))
+        if not used:
+            continue
+        name = f"{safe_name(manifest.profile)}-{manifest.sweep}-{safe_name(suite)}"
+        on, source = f"({suite}, {manifest.profile})", describe_provenance(used, campaign.name)
+        yield _score_figure(sweep, cells, name, f"{sweep.question} {on}", source)
+        for column in grid_axes(cells)[1] if sweep.curves else ():
+            lines = {row: runs for (row, other), runs in cells.items() if other == column}
+            file, title = f"{name}-{safe_name(column)}", f"{sweep.question} {column} {on}"
+            for short, label, series in curve_series(lines):
+                names = f"{file}-{short}", "sweeps", title
+                yield Figure(*names, "lines", "step", label, source, series=series)
+
+
+def _score_figure(
+    sweep: Sweep,
+    cells: Mapping[tuple[str, str], Sequence[RunRecord]],
+    name: str,
+    title: str,
+    source: tuple[str, ...],
+) -> Figure:
+    """The scores over the grid, a series a column: lines over numbers, else a strip."""
+    rows, columns = grid_axes(cells)
+    task = sweep_task(sweep.task, list(chain.from_iterable(cells.values())))
+    series = []
+    for column in columns:
+        points = []
+        for i, row in enumerate(rows):
+            cell = summarise_scores(cells.get((row, column), []), task)
+            if cell.mean is not None:
+                place = float(row) if sweep.numeric else float(i)
+                points.append((place, SCALE * cell.mean, SCALE * (cell.sd or 0.0)))
+        if points:
+            places, means, spread = zip(*points, strict=True)
+            x, y = (places, means) if sweep.numeric else (means, places)
+            series.append(Series(column, x, y, spread))
+    label, note = f"Spearman x 100, {task}", f"{sweep.source}. Bars are standard deviations over seeds."
+    head = name, "sweeps", title
+    if sweep.numeric:
+        return Figure(*head, "lines", sweep.axis, label, source, tuple(series), note=note)
+    return Figure(*head, "strip", label, sweep.axis, source, tuple(series), rows=tuple(rows), note=note)
+
+
+def _surface_figure(manifest: Manifest, campaign: Campaign) -> Figure:
+    """The norm ratio over the ratio of two lengths and their cosine (TNCSE, Figure 2; JTCSE, Figure 3)."""
+    ratios, cosines = np.linspace(0, 4, 41), np.linspace(1, -1, 41)
+    return Figure(
+        f"{safe_name(manifest.profile)}-{manifest.sweep}",
+        "sweeps",
+        SWEEPS[manifest.sweep].question,
+        "heat",
+        "k, ratio of the lengths",
+        "t, cosine",
+        (f"campaign: {campaign.name}", "a formula, no records"),
+        rows=tuple(f"{t:.2f}" for t in cosines),
+        columns=tuple(f"{k:.1f}" for k in ratios),
+        cells=tuple(map(tuple, norm_factor(*np.meshgrid(ratios, cosines)).tolist())),
+    )

@@ -90,7 +90,8 @@ def render_paper_tables(tables: Sequence[PaperTable], look: PaperStyle, *, stand
 
 def _table_float(table: PaperTable, look: PaperStyle) -> str:
     acl = look.name == "acl"
-    place = "table*" if acl and _line_width(table) > _ONE_COLUMN else "table"
+    widths = column_widths(table.grid)
+    place = "table*" if acl and sum(widths) + len(widths) > _ONE_COLUMN else "table"
     text = look.caption if look.caption is not None else _typeset_p(escape_latex(table.caption))
     caption = [rf"\caption{{{text}}}"]
     if look.label:
@@ -105,12 +106,6 @@ def _table_float(table: PaperTable, look: PaperStyle) -> str:
         body = [r"\centering", *caption, r"\medskip", *tabular]
     remarks = [f"% {printable(remark)}" for remark in table.remarks]
     return "\n".join([*remarks, rf"\begin{{{place}}}[t]", *body, rf"\end{{{place}}}", ""])
-
-
-def _line_width(table: PaperTable) -> int:
-    """Characters of a line, about."""
-    widths = column_widths(table.grid)
-    return sum(widths) + len(widths)
 
 
 def _typeset_p(text: str) -> str:

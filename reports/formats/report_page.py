@@ -11,18 +11,16 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from bench.render import svg
-from bench.render.axis_limits import BEYOND
-from bench.render.figure import Figure
+from bench.render.figure import BEYOND, Figure
 from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_score
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
+from bench.reports.merge_campaigns import list_unreadable
 from bench.reports.record_groups import describe_provenance, readable_records, record_notes
 from bench.reports.tables.boards import Board
-from bench.reports.tables.cards import campaign_cards
+from bench.reports.tables.cards import campaign_cards, run_tables
 from bench.reports.tables.differences import PAIR_HEADER, method_differences
 from bench.reports.tables.pairwise_tests import LEVEL
-from bench.reports.tables.runs import run_tables
-from bench.reports.unreadable_records import list_unreadable
 from bench.version import __version__
 
 _MOST_DATA = 300  # points that a figure repeats as a table

@@ -29,7 +29,6 @@ class BoardLine:
     """A leaderboard's row on the page.
 
     Args:
-        row: The row.
         name: Registered name, the family.
         seed_interval: Of the average over seeds; None for fewer than two, or equal ones.
         item_interval: Of the average over items; None without kept draws, or where they agree.

@@ -19,12 +19,8 @@ _SIZES = (0.01, 0.02)
 Both = tuple[float, float]
 
 
-def checkpoint_grids(campaign: Campaign) -> list[Grid]:
-    """Return a table for every profile and suite with trained records that have both averages."""
-    return [] if campaign.last else campaign.grids(_checkpoint_grid)
-
-
-def _checkpoint_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+def checkpoint_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    """Return the table of trained records that have both averages, if any."""
     runs: dict[str, list[Both]] = {}
     for record in finished_records(records):
         selected, last = record.score("avg"), last_average(record)

@@ -1,14 +1,29 @@
-"""Every method against every other: a matrix of differences, and each pair in full."""
+"""Differences of methods: every two of them, neighbours of the leaderboard, and gains of modified losses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
+from bench.comparison.questions import DETECT
+from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid, Printed, Value, format_difference, interval_end, no_width
+from bench.render.grid import (
+    DASH,
+    Grid,
+    Printed,
+    Quoted,
+    Value,
+    format_difference,
+    format_number,
+    format_score,
+    interval_end,
+    no_width,
+)
 from bench.reports.campaign import Campaign
-from bench.reports.record_groups import by_profile_and_suite
+from bench.reports.record_groups import by_method, by_profile_and_suite, summarise_scores, task_list
 from bench.reports.tables.pairwise_tests import (
     INTERVAL,
     MethodAverages,
@@ -19,6 +34,8 @@ from bench.reports.tables.pairwise_tests import (
     method_averages,
     run_pairwise_tests,
 )
+from bench.reports.tables.published_figures import GREY
+from bench.reports.tables.suite_tables import task_headings
 
 _COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."
 EXACT = "exact p (lowest possible)"
@@ -36,7 +53,6 @@ class Differences:
     """All pairs of the methods of one profile and suite as the page shows them.
 
     Args:
-        title: Suite and profile.
         names: Printed names of methods, in the rows' order.
         signs: A sign for every two: of the row's method against the column's. "+" better, "-" worse, "0" not
             shown to differ, "?" not tested; "" for itself.
@@ -119,9 +135,8 @@ def _difference_matrix(campaign: Campaign, records: Sequence[RunRecord], methods
         cells[pair.second, pair.first] = _difference_cell(-pair.difference, mark)
     rows: list[tuple[Value, ...]] = []
     for number, row in enumerate(methods, start=1):
-        rows.append(
-            (f"{number} {campaign.shown(row)}", *(cells.get((row, column), "") for column in methods))
-        )
+        differences = (cells.get((row, column), "") for column in methods)
+        rows.append((f"{number} {campaign.shown(row)}", *differences))
     notes = [
         "Average of the row's method less that of the column's, in points; columns have the rows' numbers."
     ]
@@ -184,3 +199,106 @@ def _exact_cells(a: Sequence[float], b: Sequence[float], test: str) -> tuple[Val
         return DASH, DASH
     exact = exact_permutation(a, b)
     return Printed(f"{exact.p:.4f} ({exact.minimum_p:.4f})", exact.p), _p_cell(exact.minimum_p)
+
+
+if TYPE_CHECKING:
+    from bench.stats.ranks import RankedPair
+
+_APART = "told apart"
+_NEIGHBOUR_HEADER = ("A", "B", "A - B", "now", "seeds now")
+_NOTES = (
+    "Each method of the leaderboard and the next. Seeds (pairs where runs of a seed are pairs) that show a "
+    "difference with a chance of 80%, at the pair's level of Holm's correction of all pairs: a pair that was "
+    "chosen before takes fewer (bench compare A B --detect). In parentheses for both ends of the spread's "
+    "90% interval.",
+    "The last column takes A - B as the true difference. It is an estimate from these seeds, and where two "
+    "were picked for standing next to each other, none to plan by.",
+)
+
+
+def neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    """Return the table of neighbours, if some were tested."""
+    tests = run_pairwise_tests(campaign, records)
+    ranking = tests.of()
+    rows = []
+    for pair in (ranking.pair(a, b) for a, b in pairwise(ranking.methods)):
+        if pair.p is not None:
+            names = campaign.shown(pair.first), campaign.shown(pair.second)
+            seeds = " and ".join(dict.fromkeys(map(str, tests.sizes(pair.first, pair.second))))
+            verdict = _APART if pair.differs else f"not {_APART}"
+            plans = _required_seeds(tests, pair)
+            rows.append((*names, format_difference(pair.difference), verdict, seeds, *plans))
+    if not rows:
+        return None
+    header = (*_NEIGHBOUR_HEADER, f"to show {format_score(DETECT)} points", "if A - B is true")
+    return Grid(campaign.title("Neighbours", records), header, tuple(rows), _NOTES)
+
+
+def _required_seeds(tests: PairwiseTests, pair: RankedPair) -> tuple[str, str]:
+    """Seeds for half a point, and for the measured difference."""
+    from bench.stats.planning import describe_seed_plan, plan_seeds
+
+    spread = tests.spread(pair.first, pair.second)
+    if spread is None or pair.level is None:
+        return DASH, DASH
+    half = describe_seed_plan(plan_seeds(DETECT, spread, level=pair.level))
+    if pair.differs or not pair.difference:
+        return half, DASH
+    return half, describe_seed_plan(plan_seeds(pair.difference, spread, level=pair.level))
+
+
+LOSSES = ("mhe", "mhs", "barlow", "vicreg")
+_BACKBONES = ("bert-base", "roberta-base")
+
+
+def gain_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    """Return the table of losses with their modifications, if both ran."""
+    runs, tasks, ranking = by_method(records), task_list(records), run_pairwise_tests(campaign, records).of()
+    printed = {(line.first.method, line.first.backbone): line for line in published_rows(records[0].suite)}
+    rows: list[tuple[Value, ...]] = []
+    for loss in LOSSES:
+        gains = _mean_gains(runs.get(loss, []), runs.get(f"m_{loss}", []), tasks)
+        if gains is None:
+            continue
+        names = f"m_{loss}", loss
+        pair = ranking.pair(*names)
+        p = format_number(pair.adjusted, ".4f")
+        average = f"{gains[-1]}{'*' * pair.differs}"
+        rows.append((" - ".join(map(campaign.shown, names)), *gains[:-1], average, p))
+        for backbone in _BACKBONES:
+            if line := printed.get((f"m_{loss}", backbone)):
+                rows.append((f"published, {backbone}", *(_printed_gain(line, task) for task in tasks), DASH))
+    if not rows:
+        return None
+    header = ("gain", *task_headings(tasks), "p corrected")
+    notes = ["Points, means over seeds.", GREY]
+    if ranking.methods:
+        notes[1:1] = [
+            f"*: the average differs, p <= 0.05 by {describe_tests(ranking)}.",
+            "p corrected: of the average, among all these pairs. A pair that was chosen before any score was "
+            "seen can be tested by itself, with its interval: bench compare A B.",
+        ]
+    if printed:
+        notes.append(
+            "Gradient paradigm, Tables 3 to 5: the Barlow Twins and VICReg rows may have been exchanged."
+        )
+    return Grid(campaign.title("Gains of the modified losses", records), header, tuple(rows), tuple(notes))
+
+
+def _mean_gains(
+    before: Sequence[RunRecord], after: Sequence[RunRecord], tasks: Sequence[str]
+) -> list[str] | None:
+    """Differences of the means by task; None where a mean is missing."""
+    gains = []
+    for task in tasks:
+        first, second = (summarise_scores(runs, task).mean for runs in (before, after))
+        if first is None or second is None:
+            return None
+        gains.append(format_difference(second - first))
+    return gains
+
+
+def _printed_gain(line: PublishedRow, task: str) -> Quoted | str:
+    note = line.figures[task].note if task in line.figures else ""
+    gain = note.partition("printed gain ")[2].partition(";")[0].split(" ")[0]
+    return Quoted(gain) if gain else DASH

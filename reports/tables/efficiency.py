@@ -37,11 +37,6 @@ _SAID = (
 Cost = dict[str, PublishedFigure]
 
 
-def efficiency_grids(campaign: Campaign) -> list[Grid]:
-    """Return a table for every profile and suite."""
-    return campaign.grids(_efficiency_grid)
-
-
 def published_costs() -> dict[tuple[str, str], Cost]:
     """Return the rows of the paper's table by method and tower: figures by metric."""
     costs: dict[tuple[str, str], Cost] = {}
@@ -51,7 +46,8 @@ def published_costs() -> dict[tuple[str, str], Cost]:
     return costs
 
 
-def _efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
+def efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
+    """Return the table."""
     table, runs = make_leaderboard(campaign, records), by_method(records)
     rows: list[tuple[Value, ...]] = []
     groups, row_runs = [], []

@@ -3,19 +3,235 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations
+from statistics import median
+from typing import TYPE_CHECKING
 
 from bench.comparison.selection import group_by
-from bench.render.grid import DASH, Grid, Quoted, ScoreCell, Value
+from bench.data.published_tables import PublishedRow, published_rows
+from bench.records.record import RunRecord, safe_name
+from bench.render.grid import DASH, SCALE, Grid, Quoted, ScoreCell, Value
 from bench.reports.campaign import Campaign
-from bench.reports.record_groups import by_method, record_notes
-from bench.reports.tables.method_order import LEAST, OrderSetting, SettingPair, order_settings, pair_settings
-from bench.reports.tables.pairwise_tests import LEVEL
-from bench.reports.tables.published_figures import Footnotes
-from bench.reports.tables.relation import rho_value
+from bench.reports.record_groups import (
+    EXTERNAL_MODELS,
+    by_method,
+    by_profile_and_suite,
+    finished_records,
+    is_ranked,
+    main_metric,
+    record_notes,
+    summarise_scores,
+)
+from bench.reports.tables.pairwise_tests import LEVEL, run_pairwise_tests
+from bench.reports.tables.published_figures import Footnotes, figure_remarks, published_names
+from bench.reports.tables.relation import count_independent, rho_value, trained_stages
 from bench.stats.correlations import RankCorrelation, rank_correlation
+
+if TYPE_CHECKING:
+    from bench.stats.ranks import Ranking
+
+LEAST = 4
+"""Methods that two settings must share, as the interval of a correlation needs so many."""
+BACKBONES = ("bert-base", "roberta-base")
+"""Backbones for which the papers print the STS average."""
+_DIGITS = 10  # of a score: means that differ by rounding alone are equal
+SUPERVISED = "supervised (--rank-supervised takes them in)"
+PARAPHRASED = "trained on the made-up world's own paraphrases"
+NOT_OURS = "a model that isn't the profile's, the same in every setting"
+
+
+@dataclass(frozen=True)
+class OrderSetting:
+    """A setting that orders methods.
+
+    Args:
+        name: Profile and suite, or "published" and the backbone.
+        file: The same for the name of a file.
+        cells: Printed average of each method, by its id; of a published one by the name on BERT-base.
+        names: Ids by the name that papers print on BERT-base, one a name; of a published one empty.
+        variants: Further ids that papers would print under such a name, by the name.
+        ranking: Tests between its methods; None for a published one: its figures have no seeds.
+        records: Its records; of a published one empty.
+        left_out: Why methods of its records are missing, by id.
+        remarks: Of a published setting the doubts about a figure, by its name.
+    """
+
+    name: str
+    file: str
+    cells: Mapping[str, ScoreCell | Quoted]
+    names: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ranking: Ranking | None = None
+    records: tuple[RunRecord, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def published(self) -> bool:
+        """True for averages that papers print."""
+        return self.ranking is None
+
+    def score(self, method: str) -> float:
+        """Return the average, in the metric's unit."""
+        cell = self.cells[method]
+        value = float(cell.text) / SCALE if isinstance(cell, Quoted) else cell.mean
+        return round(value or 0.0, _DIGITS)
+
+    def order(self, a: str, b: str) -> int:
+        """Return 1 if a is better than b, -1 if it is worse, 0 if the tests separate neither."""
+        if self.ranking is None:
+            return (self.score(a) > self.score(b)) - (self.score(a) < self.score(b))
+        pair = self.ranking.pair(a, b)
+        if not pair.differs:
+            return 0
+        return 1 if (pair.difference > 0) == (pair.first == a) else -1
+
+    @property
+    def tells_apart(self) -> bool:
+        """False without tests."""
+        return self.ranking is None or bool(self.ranking.methods)
+
+
+@dataclass(frozen=True)
+class SettingPair:
+    """Two settings and the methods of both, by printed name: its id in each."""
+
+    first: OrderSetting
+    second: OrderSetting
+    methods: Mapping[str, tuple[str, str]]
+
+    @property
+    def scores(self) -> tuple[list[float], list[float]]:
+        """The averages of both, in the order of ``methods``."""
+        ids = list(zip(*self.methods.values(), strict=True)) or [(), ()]
+        return list(map(self.first.score, ids[0])), list(map(self.second.score, ids[1]))
+
+    @property
+    def independent(self) -> int:
+        """Groups of methods that share no trained stage in either setting, directly or through others."""
+        runs = by_method(self.first.records), by_method(self.second.records)
+        stages = []
+        for a, b in self.methods.values():
+            stages.append(trained_stages([*runs[0].get(a, ()), *runs[1].get(b, ())]))
+        return count_independent(stages)
+
+    def agreement(self) -> tuple[int, int]:
+        """Return how many pairs of methods both order alike, and how many both separate."""
+        alike = separated = 0
+        for (a, b), (c, d) in combinations(self.methods.values(), 2):
+            first, second = self.first.order(a, c), self.second.order(b, d)
+            separated += bool(first and second)
+            alike += bool(first and first == second)
+        return alike, separated
+
+
+def order_settings(campaign: Campaign) -> list[OrderSetting]:
+    """Return the settings of a campaign that have methods, the published ones last."""
+    settings = []
+    rows: dict[str, RunRecord] = {}
+    for records in map(finished_records, by_profile_and_suite(campaign.records)):
+        if setting := _campaign_setting(campaign, records):
+            runs = by_method(setting.records)
+            rows |= {name: runs[method][0] for name, method in setting.names.items()}
+            settings.append(setting)
+    published = [_published_setting(backbone, rows) for backbone in BACKBONES]
+    return [*settings, *(setting for setting in published if setting.cells)]
+
+
+def pair_settings(settings: Sequence[OrderSetting]) -> list[SettingPair]:
+    """Return every two settings, also those whose methods all differ."""
+    ids: dict[str, str] = {}
+    for setting in reversed(settings):
+        ids |= setting.names
+    return [SettingPair(a, b, dict(_common_methods(a, b, ids))) for a, b in combinations(settings, 2)]
+
+
+def _common_methods(
+    a: OrderSetting, b: OrderSetting, ids: Mapping[str, str]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Methods of both: by their ids, and with a published setting by the names that papers print."""
+    if a.published:
+        yield from ((ids[name], (name, name)) for name in a.cells if name in b.cells)
+    elif b.published:
+        yield from ((method, (method, name)) for name, method in a.names.items() if name in b.cells)
+    else:
+        yield from ((method, (method, method)) for method in a.cells if method in b.cells)
+
+
+def _campaign_setting(campaign: Campaign, done: Sequence[RunRecord]) -> OrderSetting | None:
+    """The setting of finished records of one profile and suite, None without an average."""
+    metric = main_metric(campaign.tested(done))
+    cells, left_out = {}, {}
+    same: dict[str, list[str]] = {}
+    for method, runs in by_method(done).items():
+        if why := _omission_reason(campaign, runs):
+            left_out[method] = why
+            continue
+        cell = summarise_scores(runs, metric=metric)
+        if cell.mean is not None:
+            cells[method] = cell
+            same.setdefault(_published_name(runs[0], BACKBONES[0]), []).append(method)
+    if not cells:
+        return None
+    profile, suite = done[0].profile, done[0].suite
+    same.pop("", None)
+    named = {name: sorted(ids, key=lambda method: (len(method), method)) for name, ids in same.items()}
+    return OrderSetting(
+        f"{profile}, {suite}",
+        f"{safe_name(profile)}-{safe_name(suite)}",
+        cells,
+        {name: ids[0] for name, ids in named.items()},
+        {name: tuple(ids[1:]) for name, ids in named.items() if len(ids) > 1},
+        run_pairwise_tests(campaign, done).of(),
+        tuple(record for record in done if record.method in cells),
+        left_out,
+    )
+
+
+def _omission_reason(campaign: Campaign, runs: Sequence[RunRecord]) -> str:
+    """Why a method is excluded from comparisons of settings, or ""."""
+    if runs[0].method in campaign.apart:
+        return SUPERVISED
+    if not all(is_ranked(record, supervised=campaign.rank_supervised) for record in runs):
+        return PARAPHRASED
+    return NOT_OURS if runs[0].name in EXTERNAL_MODELS else ""
+
+
+def _published_name(record: RunRecord, backbone: str) -> str:
+    """The name under which tables of a backbone print a method, or ""."""
+    return next(iter(published_names(replace(record, backbone={"name": backbone}))), "")
+
+
+def _published_setting(backbone: str, rows: Mapping[str, RunRecord]) -> OrderSetting:
+    """The averages of the papers' STS tables, by the methods' names on BERT-base."""
+    lines = [line for line in published_rows("sts7") if line.first.section == "sts7"]
+    tables: dict[str, list[PublishedRow]] = {}
+    for line in lines:
+        if line.first.backbone == backbone and "avg" in line.figures:
+            tables.setdefault(line.first.method, []).append(line)
+    cells, remarks = {}, {}
+    for name, record in rows.items():
+        if own := tables.get(_published_name(record, backbone)):
+            texts = {line.figures["avg"].text for line in own}
+            text = texts.pop() if len(texts) == 1 else f"{median(map(float, texts)):.6g}"
+            cells[name] = Quoted(text, grey=False)
+            if doubts := _figure_remarks(own):
+                remarks[name] = doubts
+    return OrderSetting(f"published, {backbone}", f"published-{backbone}", cells, remarks=remarks)
+
+
+def _figure_remarks(lines: Sequence[PublishedRow]) -> tuple[str, ...]:
+    """Known errors and doubts of averages, and averages that tables only imply."""
+    remarks: dict[str, None] = {}
+    for line in lines:
+        figure = line.figures["avg"]
+        texts = [text for text, tasks in line.misprints.items() if "avg" in tasks]
+        texts += [part for part in figure.note.split("; ") if part.startswith("implied")]
+        remarks |= dict.fromkeys(figure_remarks(figure, texts))
+    return tuple(remarks)
+
 
 _HEADER = ("setting A", "setting B", "methods", "independent", "rho", "95% interval", "tau-b", "agree")
 

@@ -46,14 +46,9 @@ _AT_MOST, _ABOVE = f"p \N{LESS-THAN OR EQUAL TO} {ALPHA}", f"p > {ALPHA}"
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of a paper.
+    """A suite's table in a paper, with ids of its rows, a caption in plain text, and remarks for its author.
 
-    Args:
-        suite: Its suite.
-        grid: The table; title and notes stay unprinted.
-        methods: Ids of its rows.
-        caption: Its caption, as plain text.
-        remarks: The report's other notes, for its author.
+    Title and notes of the grid stay unprinted.
     """
 
     suite: str
@@ -66,8 +61,7 @@ class PaperTable:
 def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperTable]:
     """Return the tables of a campaign's suites with some columns, by default the tasks and the average.
 
-    Raises:
-        InputError: a column that all tables lack.
+    Raises InputError for a column that all tables lack.
     """
     suites = group_by(by_profile_and_suite(campaign.records), lambda records: records[0].suite)
     tables = [_suite_table(campaign, suite, blocks) for suite, blocks in suites.items()]
@@ -101,9 +95,8 @@ def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRe
             rows.append(tuple(cells))
     header = ("Model", "seeds", *task_headings(tasks), _AVERAGE, "sd", *("rank", "group") * tested)
     grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
-    return PaperTable(
-        suite, grid, list_methods(tables), paper_caption(campaign, tables, blocks), tuple(notes)
-    )
+    caption = paper_caption(campaign, tables, blocks)
+    return PaperTable(suite, grid, list_methods(tables), caption, tuple(notes))
 
 
 def list_methods(tables: Iterable[Leaderboard]) -> tuple[str, ...]:

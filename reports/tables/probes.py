@@ -19,15 +19,12 @@ from bench.reports.record_groups import finished_records
 
 @dataclass(frozen=True)
 class ProbedRun:
-    """The probes of one encoder.
+    """The probes of one encoder (:mod:`bench.probes.measurement`).
 
     Args:
-        profile: Profile label.
         method: Method id, or its printed name.
-        seed: Its seed, None for a deterministic method.
-        suite: Suite of the average.
-        average: Its average there, in the metric's unit; None without a record.
-        probes: See :mod:`bench.probes.measurement`.
+        seed: None for a deterministic method.
+        average: On the suite, in the metric's unit; None without a record.
         timing: Wall-clock times.
     """
 
@@ -56,8 +53,8 @@ def probed_runs(records: Sequence[RunRecord], shown: Callable[[str], str] = str)
 
 
 def probe_tables(campaign: Campaign) -> list[Grid]:
-    """Return two tables a profile and suite; last checkpoints have no probes."""
-    return [] if campaign.last else probe_grids(probed_runs(campaign.records, campaign.shown))
+    """Return two tables a profile and suite."""
+    return probe_grids(probed_runs(campaign.records, campaign.shown))
 
 
 def probe_grids(runs: Sequence[ProbedRun]) -> list[Grid]:

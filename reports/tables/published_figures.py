@@ -130,12 +130,8 @@ def merge_lines(lines: Sequence[PublishedRow]) -> list[tuple[str, PublishedRow]]
     return [("; ".join(sources), line) for sources, line in same.values()]
 
 
-def published_grids(campaign: Campaign) -> list[Grid]:
-    """Return a table for every profile and suite that a paper prints too."""
-    return campaign.grids(_published_grid)
-
-
-def _published_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+def published_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    """Return the table of methods that a paper prints too, if any."""
     tasks, notes = task_list(records), Footnotes()
     rows: list[tuple[Value, ...]] = []
     groups: list[tuple[int, str]] = []

@@ -1,18 +1,22 @@
-"""Rank correlations of probed quantities with a score, plain and with uniformity held fixed."""
+"""Rank correlations of probed quantities with a score over methods, plain and with uniformity held fixed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from bench.comparison.confounders import read_stage_keys
 from bench.probes import PROBES
 from bench.probes.interface import ProbeColumn
 from bench.records.record import RunRecord
-from bench.render.grid import DASH, Grid, format_number
-from bench.reports.tables.probes import number_at
+from bench.render.grid import DASH, Grid, format_number, summarise_values
+from bench.reports.campaign import Campaign
+from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records, summarise_scores
+from bench.reports.tables.probes import check_same_sentences, describe_sentences, number_at, probed_runs
 from bench.stats.correlations import EQUAL, partial_spearman
 from bench.stats.coverage import CoverageRow, find_coverage
 from bench.stats.inputs import MIN_PAIRS
@@ -26,13 +30,7 @@ CLOSE = 0.7  # coverage was measured where both sides correlate by 0.5 with what
 
 @dataclass(frozen=True)
 class ProbeQuantity:
-    """A number of a probe.
-
-    Args:
-        probe: The probe.
-        heading: Its column there.
-        of_cls: True for a number of [CLS], which describes only encoders that pool [CLS].
-    """
+    """A number of a probe by its column; one ``of_cls`` describes only encoders that pool [CLS]."""
 
     probe: str
     heading: str
@@ -77,9 +75,6 @@ class RelationPoint:
     """A point of correlations: a method, or an encoder at one step of its training.
 
     Args:
-        name: Its unique name.
-        method: Its method.
-        score: Its score, if any.
         values: Its quantities, by heading.
         lacks: Why it lacks the other quantities, by heading.
         stages: Keys of the stages that were trained for it: points that share one depend on each other.
@@ -123,15 +118,11 @@ class Relation:
     """The correlation of a quantity with the score.
 
     Args:
-        profile: Profile.
-        suite: Suite of the score.
         quantity: Heading of the quantity.
         points: The points, by name.
         independent: Number of groups of points without a trained stage in common.
-        rho: Spearman's with the score.
-        partial: The same with uniformity held fixed.
+        rho: Spearman's with the score; ``partial``: with uniformity held fixed.
         with_uniformity: Spearman's with uniformity.
-        level: Confidence level of the intervals.
         left_out: Why methods are missing, by method.
     """
 
@@ -143,20 +134,12 @@ class Relation:
     rho: Rho
     partial: Rho
     with_uniformity: float | None
-    level: float
     left_out: dict[str, str]
 
 
 @dataclass(frozen=True)
 class RelationWords:
-    """Words of a table for its points.
-
-    Args:
-        points: Their plural.
-        score: The score.
-        means: Of which values a point is the mean, or "".
-        independent: The note on dependent points.
-    """
+    """Words of a table: for its points, their score, the values of which a point is the mean, and a note."""
 
     points: str
     score: str
@@ -165,17 +148,15 @@ class RelationWords:
 
 
 def correlate_quantities(
-    points: Sequence[RelationPoint], probed: Iterable[str], profile: str, suite: str, level: float = 0.95
+    points: Sequence[RelationPoint], probed: Iterable[str], profile: str, suite: str
 ) -> list[Relation]:
     """Correlate every quantity of the ``probed`` probes with the points' scores."""
     names = set(probed)
     headings = [quantity.heading for quantity in QUANTITIES if quantity.probe in names]
-    return [_correlate_quantity(points, heading, profile, suite, level) for heading in headings]
+    return [_correlate_quantity(points, heading, profile, suite) for heading in headings]
 
 
-def _correlate_quantity(
-    points: Sequence[RelationPoint], heading: str, profile: str, suite: str, level: float
-) -> Relation:
+def _correlate_quantity(points: Sequence[RelationPoint], heading: str, profile: str, suite: str) -> Relation:
     values: dict[str, RelationValues] = {}
     x, y, left_out, stages = [], [], {}, []
     z: list[float] = []
@@ -193,15 +174,14 @@ def _correlate_quantity(
     independent = count_independent(stages)
     partial, with_uniformity = Rho(None), None
     if heading != HELD and len(z) == len(values):
-        partial = _correlate_ranks(x, y, z, independent, level)
-        with_uniformity = _correlate_ranks(x, z, None, independent, level).value
-    rho = _correlate_ranks(x, y, None, independent, level)
-    head = profile, suite, heading, values, independent
-    return Relation(*head, rho, partial, with_uniformity, level, left_out)
+        partial = _correlate_ranks(x, y, z, independent)
+        with_uniformity = _correlate_ranks(x, z, None, independent).value
+    rho = _correlate_ranks(x, y, None, independent)
+    return Relation(profile, suite, heading, values, independent, rho, partial, with_uniformity, left_out)
 
 
 def _correlate_ranks(
-    x: Sequence[float], y: Sequence[float], held: Sequence[float] | None, independent: int, level: float
+    x: Sequence[float], y: Sequence[float], held: Sequence[float] | None, independent: int
 ) -> Rho:
     least = MIN_PAIRS if held is None else MIN_PAIRS + 1
     sides = [x, y] if held is None else [x, y, held]
@@ -217,7 +197,7 @@ def _correlate_ranks(
         return Rho(math.copysign(1.0, rho))
     if independent < least:
         return Rho(rho)
-    return Rho(rho, *spearman_interval(rho, independent, level, held=int(held is not None)))
+    return Rho(rho, *spearman_interval(rho, independent, held=int(held is not None)))
 
 
 def _is_perfect(rho: float) -> bool:
@@ -265,13 +245,8 @@ def relation_grid(title: str, relations: Sequence[Relation], words: RelationWord
     lacking = False
     for one in relations:
         counts = str(len(one.points)), str(one.independent)
-        rhos = (
-            rho_value(one.rho.value),
-            rho_ends(one.rho),
-            rho_value(one.partial.value),
-            rho_ends(one.partial),
-        )
-        rows.append((one.quantity, *counts, *rhos, rho_value(one.with_uniformity)))
+        rho, partial = ((rho_value(side.value), rho_ends(side)) for side in (one.rho, one.partial))
+        rows.append((one.quantity, *counts, *rho, *partial, rho_value(one.with_uniformity)))
         values = [one.rho.value] if one.quantity == HELD else [one.rho.value, one.partial.value]
         lacking |= any(value is None or abs(value) == 1 for value in values)
     header = (
@@ -354,3 +329,63 @@ def _omission_notes(relations: Sequence[Relation]) -> Iterator[str]:
     for (why, of_rows), methods in lines.items():
         of = "all rows" if len(of_rows) == len(relations) else ", ".join(of_rows)
         yield f"Left out of {of}: {', '.join(methods)} ({why})."
+
+
+WORDS = RelationWords(
+    "methods",
+    "average",
+    ", each the mean of its seeds",
+    "methods that share trained stages, directly or through others, count as one. Besides, methods "
+    "have backbone and training text in common, so fewer are independent than are counted.",
+)
+
+
+def mechanism_grids(campaign: Campaign) -> list[Grid]:
+    """Return a table for every profile and suite whose records have probes."""
+    grids = []
+    for records in by_profile_and_suite(campaign.records):
+        if relations := score_relations(campaign, records):
+            probes = next(record.probes for record in finished_records(records) if record.probes)
+            sentences = describe_sentences(probes)
+            title = f"Mechanism: {sentences}; {records[0].suite}, profile {records[0].profile}"
+            grids.append(relation_grid(title, relations, WORDS))
+    return grids
+
+
+def all_relations(campaign: Campaign) -> list[Relation]:
+    """Return the relations of every profile and suite."""
+    groups = by_profile_and_suite(campaign.records)
+    return list(chain.from_iterable(map(partial(score_relations, campaign), groups)))
+
+
+def score_relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
+    """Correlate probed quantities with the average over methods, each the mean of its probed seeds.
+
+    Supervised methods are left out unless the campaign ranks them. Last checkpoints have no probes. Raises
+    NotComparableError for probes of different sentences.
+    """
+    done = [] if campaign.last else finished_records(records)
+    runs = probed_runs(done, campaign.shown)
+    check_same_sentences(runs)
+    points = [_method_point(campaign, method, group) for method, group in by_method(done).items()]
+    probes = set(chain.from_iterable(run.probes for run in runs))
+    return correlate_quantities(points, probes, records[0].profile, records[0].suite)
+
+
+def _method_point(campaign: Campaign, method: str, runs: Sequence[RunRecord]) -> RelationPoint:
+    shown, probed = campaign.shown(method), [run for run in runs if run.probes]
+    stages = trained_stages(probed)
+    if method in campaign.apart or not probed:
+        why = "it learned from labels" if method in campaign.apart else "it has no probes"
+        return RelationPoint(shown, shown, None, {}, {one.heading: why for one in QUANTITIES}, stages)
+    values: dict[str, float] = {}
+    lacks: dict[str, str] = {}
+    for one in QUANTITIES:
+        reasons = [why for run in probed if (why := one.why_not(run.probes))]
+        mean = summarise_values([one.of(run.probes) for run in probed]).mean
+        if reasons:
+            lacks[one.heading] = reasons[0]
+        elif mean is not None:
+            values[one.heading] = mean
+    score = summarise_scores(probed).mean
+    return RelationPoint(shown, shown, score, values, lacks, stages)

@@ -81,14 +81,10 @@ def sweep_grids(manifests: Sequence[Manifest], records: Sequence[RunRecord], cam
 
 
 def norm_factor(k: ArrayLike, t: ArrayLike) -> NDArray[np.float64]:
-    """Return the norm factor of LTN for two vectors of length ratio k and cosine t (TNCSE, Figure 2).
+    """Return the norm factor of LTN for two vectors (TNCSE, Figure 2) of length ratio k >= 0 and cosine t.
 
     ||a - b|| / (||a|| + ||b||) = sqrt(1 + k^2 - 2 k t) / (1 + k), within [0, 1]: 0 only for equal vectors,
     1 for opposite ones, and where one is 0.
-
-    Args:
-        k: ||a|| / ||b||, at least 0.
-        t: Their cosine, in [-1, 1].
     """
     ratio, cosine = np.asarray(k, dtype=np.float64), np.asarray(t, dtype=np.float64)
     squared: NDArray[np.float64] = np.maximum(1 + ratio**2 - 2 * ratio * cosine, 0)
@@ -142,10 +138,8 @@ def _sweep_grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], ca
     check_comparable(used, campaign)
     rows, columns = grid_axes(cells)
     task = sweep_task(sweep.task, used)
-    measures: list[tuple[str, Callable[[Sequence[RunRecord]], Value]]] = [
-        ("", partial(summarise_scores, task=task))
-    ]
-    measures += [("||CLS|| ", _mean_norm)] * bool(sweep.norms)
+    measures: list[tuple[str, Callable[[Sequence[RunRecord]], Value]]]
+    measures = [("", partial(summarise_scores, task=task)), *[("||CLS|| ", _mean_norm)] * bool(sweep.norms)]
     measures += [("rank ", _mean_rank)] * bool(sweep.curves)
     header = [sweep.axis, *(f"{name}{column}" for name, _ in measures for column in columns)]
     body: list[tuple[Value, ...]] = []

@@ -46,9 +46,7 @@ def budget_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str,
         texts.append(f"{group[0][0]:,} ({_abbreviate_list(list(map(shown, methods)))})")
     if len(texts) > _MOST_AMOUNTS:
         texts = [*texts[: _MOST_AMOUNTS - 1], f"... {texts[-1]}"]
-    return (
-        f"Unequal budgets, in sentences that a method's longest training stage read: {', '.join(texts)}.",
-    )
+    return _listed_note("Unequal budgets, in sentences that a method's longest training stage read", texts)
 
 
 def _stages(records: Sequence[RunRecord]) -> list[Mapping[str, Any]]:
@@ -116,9 +114,8 @@ def weight_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return a line with the bytes that runs started from, if those of one recipe's backbone differ."""
     made = [record for record in records if "recipe" in (record.backbone or {})]
     groups = group_by(made, lambda record: (record.backbone or {})["sha256"][:12])
-    return _kinds_note(
-        "The backbone was made on several kinds of processor, which give it other last bits", groups
-    )
+    note = "The backbone was made on several kinds of processor, which give it other last bits"
+    return _kinds_note(note, groups)
 
 
 def processor_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ from bench.errors import DataError, InputError
 from bench.papers import item_checks
 from bench.papers import paper_items as read
 from bench.papers.flops import resolve_options
-from bench.papers.hyperparameters import compare_hyperparameters
-from bench.papers.item_cells import lay_out_cells, parse_quantity
+from bench.papers.item_cells import compare_hyperparameters, lay_out_cells, parse_quantity
 from bench.papers.item_checks import check_item, check_papers
 from bench.papers.item_plan import PAPERS_BACKBONE, plan_item
 from bench.papers.paper_items import Item, load_items, select_items
@@ -132,7 +131,7 @@ def test_a_figure_that_stands_nowhere_and_a_profile_that_changes_are_found(
         found = dict(real(method, profile))
         return found | {"lr": 1.0} if method == "tncse_d" else found
 
-    monkeypatch.setattr("bench.papers.hyperparameters.resolve_options", slower)
+    monkeypatch.setattr("bench.papers.item_cells.resolve_options", slower)
     found = check_item(load_items()["tncse:suppl-table1-1"])
     assert len([line for line in found if "tncse_d" in line and "here 1" in line]) == 2
 
@@ -147,7 +146,8 @@ ON_SICK = {
 @pytest.mark.parametrize("name", [f"{paper}:{item}" for paper, items in ON_SICK.items() for item in items])
 def test_the_twins_of_these_ablations_see_sick(name: str) -> None:
     made = plan_item(load_items()[name], RunSpec((), (1,), "bert-base"), "bert-base")
-    twins = [method for method in made.methods if method.startswith(("tncse", "jtcse"))]
+    methods = (request.text for request in made.spec.methods)
+    twins = [method for method in methods if method.startswith(("tncse", "jtcse"))]
     assert twins
     assert [method for method in twins if resolve_options(method, "bert-base")["sick"] is not True] == []
 
@@ -169,7 +169,7 @@ def test_settings_that_several_methods_share_are_compared_with_each(monkeypatch:
     other = {"unsee_vicreg": {"lr": 1.0}}
     real = resolve_options
     monkeypatch.setattr(
-        "bench.papers.hyperparameters.resolve_options",
+        "bench.papers.item_cells.resolve_options",
         lambda method, profile: {**real(method, profile), **other.get(method, {})},
     )
     assert not next(s for s in compare_hyperparameters(item) if s.option == shared.option).equal
@@ -179,12 +179,12 @@ def test_layers_and_pooler_say_what_a_backbone_cannot_have(tiny_bert: Path) -> N
     spec = RunSpec((), (1,), "mini")
     caels = plan_item(load_items()["jtcse:table9"], spec, "mini")
     assert {tuple(numbers_in(why)) for why in caels.impossible.values()} == {(4,)}
-    assert (len(caels.methods), len(caels.impossible)) == (4, 3)
+    assert (len(caels.spec.methods), len(caels.impossible)) == (4, 3)
     pooled = plan_item(load_items()["tncse:suppl-table2-1"], spec, "mini")
     assert ["pooler" in why for why in pooled.impossible.values()] == [True]
     assert not plan_item(load_items()["jtcse:table9"], spec, "bert-base").impossible
     other = plan_item(load_items()["jtcse:table9"], replace(spec, backbone=str(tiny_bert)), "mini")
-    assert len(other.methods) == 3  # 0, 1 and 3 of 3 layers
+    assert len(other.spec.methods) == 3  # 0, 1 and 3 of 3 layers
     assert (other.label[:5], caels.label) == ("mini@", "mini")
 
 

@@ -23,7 +23,7 @@ from bench.probes import attention_sink as sink
 from bench.probes.attention_sink import AttentionMass, attention_maps, attention_mass, token_classes
 from bench.probes.cls_energy import ClsEnergy, LayerMeans, cls_energy
 from bench.probes.modulus import Modulus, Norms
-from bench.reports.figures.heatmaps import draw_heatmaps
+from bench.render.figure_files import draw_heatmaps
 from tests.support.messages import missing_facts
 
 TEXTS = ["The doctor is reading a book.", "two children", ". .", "", "Our teacher is painting. the fence . ."]

@@ -14,10 +14,10 @@ from bench.render.critical_difference import (
     rank_ticks,
     ranking_figure,
     ranking_labels,
+    ranking_picture,
     split_sides,
     stack_bars,
 )
-from bench.render.critical_difference_latex import ranking_picture
 from bench.render.figure import Figure
 from bench.render.svg_marks import WIDTH
 from bench.reports.formats.report_page import _figure_data

@@ -18,8 +18,8 @@ from bench.render.grid import Grid, Quoted, ScoreCell, plain_text
 from bench.reports.campaign import make_campaign
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables.categories import KINDS
 from bench.reports.tables.efficiency import published_costs
+from bench.reports.tables.metrics import KINDS
 from tests.support.campaigns import kinds_record, make_record
 
 FIFTEEN = tuple(f"{name}@{k}" for name in ("map", "mrr", "ndcg", "precision", "recall") for k in (1, 5, 10))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bench.records.store import ResultStore
-from bench.render.critical_difference_latex import ranking_picture
+from bench.render.critical_difference import ranking_picture
 from bench.render.figure_files import draw_figures
 from bench.render.formats import quote_formula
 from bench.render.grid import format_score

@@ -14,13 +14,11 @@ import pytest
 
 from bench.records.record import RunRecord
 from bench.render import svg
-from bench.render.axis_limits import BEYOND
-from bench.render.figure import MOST_LINES, Figure, Series
+from bench.render.figure import BEYOND, MOST_LINES, Figure, Series
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.report import render_report
-from bench.reports.tables.cards import campaign_cards, split_links
-from bench.reports.tables.runs import encoder_parameters, run_tables
+from bench.reports.tables.cards import campaign_cards, encoder_parameters, run_tables, split_links
 from bench.training.sentence_encoder import POINTS, thin_losses
 from tests.support.campaigns import hostile_campaign, make_record
 from tests.support.standings import campaign as standing

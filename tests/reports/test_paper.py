@@ -169,6 +169,7 @@ def test_columns_of_a_whole_report_and_where_there_are_none(cli: Cli, stored: Re
     assert row("--format", "markdown") == ["| method", "avg"]
     assert row("--table", "sts7", "--format", "latex") == ["method", "Avg."]
     assert row("--style", "acl") == ["Model", r"\multicolumn{1}{c}{Avg.}"]
+    assert r"\multicolumn{1}{c}{seeds} &" in cli("report", "--columns", "seeds,avg", "--style", "acl")[1]
     for form, hint in (("html", "switches"), ("json", "--table leaderboard")):
         assert not missing_facts(cli("report", "--columns", "avg", "--format", form)[2], "--columns", hint)
 

@@ -231,14 +231,17 @@ def test_which_tests_have_the_freedom_of_the_fewer_seeds_is_said(tmp_path: Path)
     assert column(grid, EXACT)[0].startswith("0.")
 
 
-def test_the_report_in_latex_has_the_diagram(tmp_path: Path) -> None:
-    text = render_report(campaign(tmp_path, *THREE), "latex")
+def test_the_report_in_latex_has_the_diagram_and_text_nothing_of_bold(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *THREE)
+    text = render_report(source, "latex")
     assert text.count(r"\begin{picture}") == 1
     assert text.index(r"\end{table}") < text.index(r"\begin{figure}")
-    whole = render_report(campaign(tmp_path, *THREE), "latex", standalone=True)
+    whole = render_report(source, "latex", standalone=True)
     assert text in whole
     assert whole.startswith(r"\documentclass")
-    assert r"\begin{picture}" not in render_report(campaign(tmp_path, *THREE), "latex", "sts7")
+    assert r"\begin{picture}" not in render_report(source, "latex", "sts7")
+    assert "Bold:" in render_report(source, "markdown")
+    assert "Bold:" not in render_report(source, "text") + render_report(source, "text", "sts7")
 
 
 def test_nothing_is_bold_where_nothing_differs(tmp_path: Path) -> None:
@@ -345,13 +348,6 @@ def test_daggers_are_of_the_same_tests(tmp_path: Path) -> None:
         assert (signs, missing_facts(note, "No daggers", name, why)) == ({}, [])
     assert ABOVE not in render_report(source, "text")
     assert f"80.10{ABOVE}" in render_report(replace(source, baseline="simcse"), "text")
-
-
-def test_text_says_nothing_of_bold(tmp_path: Path) -> None:
-    source = campaign(tmp_path, *THREE)
-    assert "Bold:" in render_report(source, "markdown")
-    assert "Bold:" not in render_report(source, "text")
-    assert "Bold:" not in render_report(source, "text", "sts7")
 
 
 def test_the_page_has_ranks_groups_and_the_diagram(tmp_path: Path) -> None:

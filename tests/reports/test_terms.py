@@ -1,20 +1,27 @@
-"""The lines below a leaderboard whose methods trained on unequal terms."""
+"""Lines below a leaderboard on unequal terms, and supervised rows, which stand apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bench.comparison.confounders import describe_confounders
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.selection import Group
-from bench.records.record import RunRecord
+from bench.comparison.selection import Group, sort_runs_by_seed
+from bench.records.record import RunRecord, is_supervised, parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.reports.campaign import make_campaign
-from bench.reports.record_groups import LAST_NOTE
+from bench.reports.campaign import Campaign, make_campaign
+from bench.reports.figures.suite_plots import group_figures
+from bench.reports.record_groups import LAST_NOTE, SUPERVISED_GROUP
+from bench.reports.report import render_report
 from bench.reports.sections import table_grids
+from bench.reports.tables.leaderboard import all_leaderboards
 from bench.reports.tables.paper_tables import paper_tables
+from bench.reports.tables.suite_tables import sts7_grids
 from bench.reports.tables.training_setup import (
     budget_notes,
     member_notes,
@@ -41,6 +48,11 @@ def trained(method: str, *stages: tuple[int, int]) -> RunRecord:
     return replace(record, training={**record.training, "stages": made}, timing={"training_cpu_seconds": {}})
 
 
+def leaderboard_notes(tmp_path: Path, records: Sequence[RunRecord]) -> Sequence[str]:
+    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
+    return grid.notes
+
+
 def test_other_budgets_are_named_the_most_first() -> None:
     records = [
         trained("simcse", (150, 64)),
@@ -53,15 +65,10 @@ def test_other_budgets_are_named_the_most_first() -> None:
     assert note.endswith(": 24,000 (mine), 9,600 (simcse, twin).")
     assert budget_notes(records[::2]) == ()
     assert budget_notes(records[3:]) == ()
-
-
-def test_a_last_batch_that_is_filled_up_is_no_other_budget() -> None:
+    # a last batch that is filled up is no other budget
     assert budget_notes([trained("a", (150, 64)), trained("b", (138, 70))]) == ()
     (note,) = budget_notes([trained("a", (1, 64)), trained("b", (2, 64))])
     assert note.endswith(": 128 (b), 64 (a).")
-
-
-def test_long_lists_are_cut() -> None:
     same = [trained(f"same{n}", (10, 64)) for n in range(5)]
     others = [trained(f"other{n}", (20 + 10 * n, 64)) for n in range(5)]
     (note,) = budget_notes([*same, *others])
@@ -72,8 +79,7 @@ def test_long_lists_are_cut() -> None:
 def test_the_leaderboard_has_it(tmp_path: Path) -> None:
     records = [trained("simcse", (150, 64)), trained("mine", (375, 64))]
     for wanted, chosen in ((True, records), (False, records[:1])):
-        (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "c"), chosen), "leaderboard")
-        assert any(note.startswith(START) for note in grid.notes) is wanted
+        assert any(note.startswith(START) for note in leaderboard_notes(tmp_path, chosen)) is wanted
 
 
 def reads(method: str, *texts: Mapping[str, object]) -> RunRecord:
@@ -98,8 +104,7 @@ def test_other_text_is_named(tmp_path: Path) -> None:
     (said,) = text_notes(records)
     assert said.endswith(": a.txt, b.txt (twin, jtcse), wiki.txt + sick.txt (single).")
     assert text_notes([records[0], records[3]]) == ()
-    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
-    assert said in grid.notes
+    assert said in leaderboard_notes(tmp_path, records)
 
 
 def test_rows_of_another_setting_are_named(tmp_path: Path) -> None:
@@ -120,8 +125,7 @@ def test_rows_of_another_setting_are_named(tmp_path: Path) -> None:
     evaluated = replace(of("again"), evaluation={"precision": "bf16", "version": 1})
     (said,) = setting_notes([rows[0], evaluated])
     assert not missing_facts(said, "in precision:", "fp32 (simcse)", "bf16 (again)")
-    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), [rows[0], other]), "leaderboard")
-    assert any("training text:" in note for note in grid.notes)
+    assert any("training text:" in note for note in leaderboard_notes(tmp_path, [rows[0], other]))
 
 
 def test_another_form_of_a_member_is_named(tmp_path: Path) -> None:
@@ -137,10 +141,7 @@ def test_another_form_of_a_member_is_named(tmp_path: Path) -> None:
     assert said.endswith(": union (infocse with lr=7e-06), student (infocse with lr=7e-06).")
     also = row("infocse[lr=7e-6]", {"lr": 7e-6, "mask": 0.4})
     assert member_notes([union, student, tuned, twin, also]) == member_notes([union, twin]) == ()
-    (grid,) = table_grids(
-        make_campaign(ResultStore(tmp_path, "camp"), [union, student, tuned]), "leaderboard"
-    )
-    assert said in grid.notes
+    assert said in leaderboard_notes(tmp_path, [union, student, tuned])
 
 
 def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
@@ -152,8 +153,7 @@ def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
     (said,) = weight_notes(records)
     assert said.endswith(f": {'a' * 12} (2 runs of 2 methods), {'b' * 12} (1 runs of 1 methods).")
     assert weight_notes(records[::2]) == weight_notes([made("x", 1, "a", None), made("y", 1, "b")]) == ()
-    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
-    assert said in grid.notes
+    assert said in leaderboard_notes(tmp_path, records)
 
 
 def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> None:
@@ -196,5 +196,133 @@ def test_cpu_seconds_of_several_processors_are_said_to_be(tmp_path: Path) -> Non
     (said,) = processor_notes(records)
     assert said.endswith(": old (2 runs of 2 methods), new (1 runs of 1 methods).")
     assert processor_notes(records[::2]) == processor_notes([*records[::2], on("none", 1, "new", None)]) == ()
-    (grid,) = table_grids(make_campaign(ResultStore(tmp_path, "camp"), records), "leaderboard")
-    assert said in grid.notes
+    assert said in leaderboard_notes(tmp_path, records)
+
+
+PAIRS = {"name": "nli_for_simcse.csv", "sha256": "d" * 64, "pairs": 275_601}
+NOTE = "Supervised, so not ranked with the others: "
+
+
+def runs(method: str, base: float, spread: float = 0.01, **changes: object) -> list[RunRecord]:
+    made = [
+        make_record(method, seed, {"STS12": base + spread * (seed % 3), "STSB": base}) for seed in range(1, 5)
+    ]
+    return [replace(one, **changes) for one in made]  # type: ignore[arg-type]
+
+
+def learned(records: list[RunRecord], **of_stage: object) -> list[RunRecord]:
+    """The same with a stage that learned from pairs, of its own or of a member."""
+    found = []
+    for one in records:
+        stages = {f"teacher/{role}": {**stage, **of_stage} for role, stage in one.training["stages"].items()}
+        seconds = {"training_cpu_seconds": dict.fromkeys(stages, 12.5)}
+        found.append(replace(one, training={**one.training, "stages": stages}, timing=seconds))
+    return found
+
+
+def source(records: list[RunRecord], store: ResultStore, **changes: object) -> Campaign:
+    return replace(make_campaign(store, records), **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path, "local")
+
+
+PLAIN = [*runs("b", 0.70), *runs("a", 0.60), *runs("c", 0.69)]
+TOP = learned(runs("mine", 0.90), text=PAIRS)  # an alias
+FLAGGED = [replace(one, training={**one.training, "supervised": True}) for one in runs("plug", 0.95)]
+
+
+def test_both_ways_to_say_it_survive_the_file() -> None:
+    for one in (TOP[0], FLAGGED[0]):
+        assert is_supervised(parse_record(record_to_json(one), "x"))
+    assert not any(map(is_supervised, PLAIN))
+    copies = learned(runs("x", 0.5), text={"name": "a", "sha256": "b", "paired": True})
+    assert not any(map(is_supervised, copies))
+
+
+def test_nothing_said_of_the_others_depends_on_them(store: ResultStore) -> None:
+    (alone,) = all_leaderboards(source(PLAIN, store))
+    (with_them,) = all_leaderboards(source([*TOP, *PLAIN, *FLAGGED], store))
+    assert [row.method for row in with_them.rows] == ["b", "c", "a", "plug", "mine"]
+    assert with_them.rows[:3] == alone.rows
+    assert (with_them.bold, with_them.tests) == (alone.bold, alone.tests)
+    assert alone.tests
+    for row in with_them.rows[3:]:
+        assert (row.ranked, row.rank, row.letters, row.group) == (False, None, "", SUPERVISED_GROUP)
+        assert not any(cell.mark or cell.sign for cell in row.cells.values())
+    (note,) = (note for note in with_them.notes if note not in alone.notes)
+    assert not missing_facts(note, f"{NOTE}plug, mine (", "--rank-supervised")
+
+
+def test_they_are_ranked_where_that_is_asked_for(store: ResultStore) -> None:
+    (table,) = all_leaderboards(source([*TOP, *PLAIN, *FLAGGED], store, rank_supervised=True))
+    assert [row.method for row in table.rows] == ["plug", "mine", "b", "c", "a"]
+    assert all(row.ranked and row.rank for row in table.rows)
+    assert not any(note.startswith(NOTE) for note in table.notes)
+    (table,) = all_leaderboards(source([*TOP, *FLAGGED], store))  # of them alone
+    assert [(row.method, row.rank) for row in table.rows] == [("plug", None), ("mine", None)]
+    assert not table.tests
+
+
+def test_figures_and_tests_leave_them_out(store: ResultStore) -> None:
+    every = [*TOP, *PLAIN, *FLAGGED]
+    (figure,) = group_figures(source(every, store))
+    assert "mine" not in str(figure)
+    (figure,) = group_figures(source(every, store, rank_supervised=True))
+    assert "mine" in str(figure)
+    assert render_report(source(every, store), "csv", "significance") == render_report(
+        source(PLAIN, store), "csv", "significance"
+    )
+    (grid,) = sts7_grids(source(every, store))
+    assert grid.groups[-1][1].endswith(SUPERVISED_GROUP)
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex", "html"])
+def test_every_format_has_the_footnote(store: ResultStore, form: str) -> None:
+    assert NOTE in render_report(source([*TOP, *PLAIN], store), form)
+
+
+def test_the_caption_of_a_paper_says_why_a_row_stands_apart(store: ResultStore) -> None:
+    every = [*TOP, *PLAIN, *FLAGGED]
+    (table,) = paper_tables(source(every, store, given=("mine", "plug", "b", "c", "a")))
+    assert table.caption.endswith(f" {NOTE}mine, plug.")
+    assert any(f"{NOTE}mine, plug (" in remark for remark in table.remarks)
+    (table,) = paper_tables(source(every, store, rank_supervised=True))
+    assert NOTE not in table.caption
+    (table,) = paper_tables(source(every, store, baseline="mine"))
+    assert not missing_facts(table.caption, "No daggers: mine", "supervised")
+
+
+def test_daggers_against_one_say_why_there_are_none(store: ResultStore) -> None:
+    (table,) = all_leaderboards(source([*TOP, *PLAIN], store, baseline="mine"))
+    assert not missing_facts(table.notes, "No daggers: mine", "it is supervised")
+    failed = [replace(one, status="failed", scores=()) for one in TOP]
+    (table,) = all_leaderboards(source([*failed, *PLAIN], store, baseline="mine"))
+    assert not missing_facts(table.notes, "No daggers: mine", "no finished run")
+    copied = learned(runs("copied", 0.8), text={"name": "a", "sha256": "b", "paired": True})
+    copies = [replace(one, world={"seed": 1}) for one in copied]
+    (table,) = all_leaderboards(source([*copies, *PLAIN], store, baseline="copied"))
+    assert not missing_facts(table.notes, "No daggers: copied", "own paraphrases")
+
+
+def test_json_says_who_is_ranked(store: ResultStore) -> None:
+    (table,) = json.loads(render_report(source([*TOP, *PLAIN], store), "json"))
+    assert {row["method"]: row["ranked"] for row in table["rows"]} == {
+        "b": True, "c": True, "a": True, "mine": False,
+    }  # fmt: skip
+
+
+def test_a_comparison_says_so(store: ResultStore) -> None:
+    def group(records: list[RunRecord]) -> Group:
+        return Group(records[0].method, tuple(sort_runs_by_seed(CampaignRun(store, one) for one in records)))
+
+    top, plain, flagged = group(TOP), group(PLAIN[:4]), group(FLAGGED)
+    one = describe_confounders(top, plain)[0]
+    assert (describe_confounders(plain, top)[0], missing_facts(one, "mine is supervised", "and b is")) == (
+        one,
+        [],
+    )
+    assert not missing_facts(describe_confounders(top, flagged)[0], "Both are supervised", "mine and plug")
+    assert not any("supervised" in line for line in describe_confounders(plain, group(PLAIN[4:8])))

@@ -22,10 +22,10 @@ from bench.eval.rescoring import load_record_tasks
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
+from bench.reports.merge_campaigns import scan_campaign
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.pairwise_tests import run_pairwise_tests
-from bench.reports.unreadable_records import scan_campaign
 from bench.site.campaign_page import compare_method_pairs, rank_by_seed_count
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.messages import missing_facts

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +34,11 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     """Every file and folder below a folder, hidden ones too; None for a folder."""
     paths = sorted(folder.rglob("*"))
     return {p.relative_to(folder).as_posix(): None if p.is_dir() else p.read_bytes() for p in paths}
+
+
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Assert that nothing below a folder changes."""
+    before = snapshot(folder)
+    yield
+    assert snapshot(folder) == before

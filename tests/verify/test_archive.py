@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bench.verify import archive
-from tests.support.bundles import NOISE, snapshot
+from tests.support.bundles import NOISE, unchanged
 from tests.support.cli import Cli, refusal
 from tests.support.messages import missing_facts
 
@@ -23,14 +23,17 @@ MAKER = "is damaged"
 MERGE = ("merge", "bad.zip", "--into", "target")
 
 
-def zipped(files: Files, **more: Any) -> bytes:
-    """What another program makes of files; ``more`` sets fields of every entry."""
+DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def zipped(files: Files, only: str = "", **more: Any) -> bytes:
+    """What another program makes of files; ``more`` sets fields of every entry, or of one."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as made:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry = zipfile.ZipInfo(name, DATE)
             entry.create_system, entry.external_attr = 3, 0o100644 << 16
-            for field, value in more.items():
+            for field, value in more.items() if only in ("", name) else ():
                 setattr(entry, field, value)
             made.writestr(entry, files[name])
     return buffer.getvalue()
@@ -43,20 +46,14 @@ def added(name: str, content: bytes = b"x") -> Callable[[Files], bytes]:
 def twice(files: Files) -> bytes:
     buffer = io.BytesIO(zipped(files))
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(buffer, "a") as made:
-        made.writestr(zipfile.ZipInfo("report.txt", (1980, 1, 1, 0, 0, 0)), "other")
+        made.writestr(zipfile.ZipInfo("report.txt", DATE), "other")
     return buffer.getvalue()
 
 
 def linked(files: Files) -> bytes:
     """A record that is a link to a file of the machine."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as made:
-        for name in sorted(files):
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            mode = stat.S_IFLNK | 0o777 if name == f"{NOISE}.json" else 0o100644
-            entry.create_system, entry.external_attr = 3, mode << 16
-            made.writestr(entry, b"/etc/hostname" if name == f"{NOISE}.json" else files[name])
-    return buffer.getvalue()
+    link = f"{NOISE}.json"
+    return zipped({**files, link: b"/etc/hostname"}, link, external_attr=(stat.S_IFLNK | 0o777) << 16)
 
 
 def packed_zeros(files: Files) -> bytes:
@@ -117,7 +114,7 @@ def streamed(files: Files) -> bytes:
     pipe = Pipe()
     with zipfile.ZipFile(pipe, "w") as made:
         for name in sorted(files):
-            made.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), files[name])
+            made.writestr(zipfile.ZipInfo(name, DATE), files[name])
     return b"".join(pipe.parts)
 
 
@@ -173,41 +170,36 @@ def test_a_hostile_file_is_refused(work: Path, cli: Cli, make: Callable[[Files],
         files = {name: good.read(name) for name in good.namelist()}
     assert zipped(files) == (work / "local.zip").read_bytes()
     (work / "bad.zip").write_bytes(make(files))
-    before = snapshot(work)
-    assert missing_facts(refusal(cli, *MERGE), "bad.zip: ", fact) == []
-    assert snapshot(work) == before
+    with unchanged(work):
+        assert missing_facts(refusal(cli, *MERGE), "bad.zip: ", fact) == []
 
 
 def test_limits(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     size = (work / "local.zip").stat().st_size
-    before = snapshot(work)
-    for name, most in (("MOST_BYTES", size - 1), ("MOST_FILES", 17), ("LARGEST_FILE", 1_000)):
-        with monkeypatch.context() as patch:
-            patch.setattr(archive, name, most)
-            assert f"at most {most:,}" in refusal(cli, "merge", "local.zip", "--into", "target")
-    assert snapshot(work) == before
+    with unchanged(work):
+        for name, most in (("MOST_BYTES", size - 1), ("MOST_FILES", 17), ("LARGEST_FILE", 1_000)):
+            with monkeypatch.context() as patch:
+                patch.setattr(archive, name, most)
+                assert f"at most {most:,}" in refusal(cli, "merge", "local.zip", "--into", "target")
     monkeypatch.setattr(archive, "MOST_BYTES", size)
     monkeypatch.setattr(archive, "MOST_FILES", 18)
     assert cli("merge", "local.zip", "--into", "target")[0] == 0
 
 
 Manifest = dict[str, Any]
-
-
-def entry_of(said: Manifest, name: str = "report.txt") -> Manifest:
-    entry: Manifest = said["files"][name]
-    return entry
-
-
+REPORT = "report.txt"
 MANIFESTS: dict[str, tuple[Callable[[Manifest], object], str]] = {
-    "another hash": (lambda m: entry_of(m).update(sha256="0" * 64), "'report.txt' is not"),
-    "another size": (lambda m: entry_of(m).update(size=1), "'report.txt' is not"),
-    "a file too few": (lambda m: m["files"].pop("report.txt"), "'report.txt' isn't named"),
+    "another hash": (lambda m: m["files"][REPORT].update(sha256="0" * 64), "'report.txt' is not"),
+    "another size": (lambda m: m["files"][REPORT].update(size=1), "'report.txt' is not"),
+    "a file too few": (lambda m: m["files"].pop(REPORT), "'report.txt' isn't named"),
     "a file too many": (
-        lambda m: m["files"].update({"plugins/x.py": entry_of(m)}),
+        lambda m: m["files"].update({"plugins/x.py": m["files"][REPORT]}),
         "'plugins/x.py' is missing",
     ),
-    "itself": (lambda m: m["files"].update({"manifest.json": entry_of(m)}), "'manifest.json' is missing"),
+    "itself": (
+        lambda m: m["files"].update({"manifest.json": m["files"][REPORT]}),
+        "'manifest.json' is missing",
+    ),
     "a newer schema": (lambda m: m.update(schema=2), "schema 2"),
     "an older schema": (lambda m: m.update(schema=0), "bench bundle writes"),
     "no schema": (lambda m: m.pop("schema"), "'schema' is missing"),
@@ -229,9 +221,8 @@ def test_a_manifest_of_other_files(
     change(said)
     text = json.dumps(said, indent=2, sort_keys=True) + "\n"
     (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text.encode()}))
-    before = snapshot(work)
-    assert fact in refusal(cli, *MERGE)
-    assert snapshot(work) == before
+    with unchanged(work):
+        assert fact in refusal(cli, *MERGE)
 
 
 @pytest.mark.parametrize(
@@ -242,12 +233,9 @@ def test_a_manifest_that_is_none(work: Path, cli: Cli, files: Files, text: bytes
     assert missing_facts(refusal(cli, *MERGE), "bad.zip, manifest.json: ", "is no manifest") == []
     (work / "bad.zip").write_bytes(archive.pack_files(files))
     assert missing_facts(refusal(cli, *MERGE), "bad.zip, manifest.json: ", "has no manifest") == []
-
-
-def test_a_manifest_in_another_form(work: Path, cli: Cli, files: Files) -> None:
     with zipfile.ZipFile(work / "local.zip") as good:
-        text = good.read("manifest.json")
-    (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": text + b" "}))
+        whole = good.read("manifest.json")
+    (work / "bad.zip").write_bytes(archive.pack_files({**files, "manifest.json": whole + b" "}))
     assert "bench bundle writes" in refusal(cli, *MERGE)
 
 

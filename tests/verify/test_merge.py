@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -24,9 +25,9 @@ from bench.exchange import bundle_merge as merging
 from bench.records import integrity
 from bench.records.filesystem import write_atomically
 from bench.records.record import RunRecord, parse_record, record_to_json
-from bench.records.store import ResultStore
+from bench.records.store import ResultStore, predictions_to_npz
 from bench.verify import archive
-from tests.support.bundles import NOISE, edited, rewritten, snapshot
+from tests.support.bundles import NOISE, edited, rewritten, snapshot, unchanged
 from tests.support.cli import Cli, records, refusal, stable_bytes
 from tests.support.messages import missing_facts, numbers_in
 
@@ -124,15 +125,14 @@ def test_a_sweeps_grid_gets_the_seeds_of_both(work: Path, cli: Cli) -> None:
 @pytest.mark.parametrize("lost", [Path.unlink, lambda path: path.write_bytes(b"x")])
 def test_predictions_that_are_lost_come_back(work: Path, cli: Cli, lost: Callable[[Path], object]) -> None:
     assert cli(*MERGE)[0] == 0
-    before = snapshot(work)
-    for name in ("mine/seed-1", "word_overlap/no-seed"):
-        lost(work / "target" / "local" / "mini" / name / "toy.npz")
-    code, out, err = cli(*MERGE)
-    assert (code, err) == (0, "")
-    note, count = out.splitlines()[-2:]
-    assert missing_facts(note, 2, "mini/mine/seed-1/toy.npz", "mini/word_overlap/no-seed/toy.npz") == []
-    assert numbers_in(count) == [0, 5]
-    assert snapshot(work) == before
+    with unchanged(work):
+        for name in ("mine/seed-1", "word_overlap/no-seed"):
+            lost(work / "target" / "local" / "mini" / name / "toy.npz")
+        code, out, err = cli(*MERGE)
+        assert (code, err) == (0, "")
+        note, count = out.splitlines()[-2:]
+        assert missing_facts(note, 2, "mini/mine/seed-1/toy.npz", "mini/word_overlap/no-seed/toy.npz") == []
+        assert numbers_in(count) == [0, 5]
     assert "lost" not in cli(*MERGE)[1]
 
 
@@ -161,11 +161,10 @@ def test_a_conflict_adds_nothing(work: Path, cli: Cli, files: Files) -> None:
         path.write_bytes(edited(path.read_bytes(), lambda data: data["provenance"].update(bench="9")))
     grid = work / "target" / "local" / GRID
     grid.write_text(grid.read_text().replace("projection", "online_projection"))
-    before = snapshot(work)
-    err = refusal(cli, *MERGE, code=3)
-    places = [f"mini/noise/seed-{seed}/toy.json" for seed in (1, 2)]
-    assert missing_facts(err, *places, GRID, "nothing was added") == []
-    assert snapshot(work) == before
+    with unchanged(work):
+        err = refusal(cli, *MERGE, code=3)
+        places = [f"mini/noise/seed-{seed}/toy.json" for seed in (1, 2)]
+        assert missing_facts(err, *places, GRID, "nothing was added") == []
     assert cli(*MERGE, "--campaign", "theirs")[0] == 0
 
 
@@ -177,10 +176,9 @@ def test_a_copy_of_what_is_there_under_another_seed(work: Path, cli: Cli, files:
         files[f"{NOISE.replace('seed-1', 'seed-3')}{ending}"] = three
         del files[f"{NOISE}{ending}"]
     rewritten(work, files)
-    before = snapshot(work)
-    facts = "target/local/mini/noise/seed-3/toy.json", "mini/noise/seed-1/toy.json", "nothing was added"
-    assert missing_facts(refusal(cli, *OTHER), *facts) == []
-    assert snapshot(work) == before
+    with unchanged(work):
+        facts = "target/local/mini/noise/seed-3/toy.json", "mini/noise/seed-1/toy.json", "nothing was added"
+        assert missing_facts(refusal(cli, *OTHER), *facts) == []
 
 
 def test_seeds_of_another_specification(work: Path, cli: Cli) -> None:
@@ -188,19 +186,17 @@ def test_seeds_of_another_specification(work: Path, cli: Cli) -> None:
         run = ("run", "--methods", method, "--seeds", seed, "--suite", "toy", "--campaign", "x")
         assert cli(*run, "--results", folder)[0] == 0
     assert cli("bundle", "x", "--out", "x.zip")[0] == 0
-    before = snapshot(work)
-    code, _, err = cli("merge", "x.zip", "--into", "target")
-    assert (code, err.count("\n")) == (3, 1)
-    assert snapshot(work) == before
+    with unchanged(work):
+        code, _, err = cli("merge", "x.zip", "--into", "target")
+        assert (code, err.count("\n")) == (3, 1)
 
 
 def test_a_damaged_campaign_is_left_alone(work: Path, cli: Cli) -> None:
     shutil.copytree(work / "results", work / "target")
     path = work / "target" / "local" / "mini" / "noise" / "seed-1" / "toy.json"
     path.write_text(path.read_text().replace("0", "1", 1))
-    before = snapshot(work)
-    assert missing_facts(refusal(cli, *MERGE), path.relative_to(work), "record was changed") == []
-    assert snapshot(work) == before
+    with unchanged(work):
+        assert missing_facts(refusal(cli, *MERGE), path.relative_to(work), "record was changed") == []
 
 
 @pytest.mark.parametrize("above", ["../../../away/x", "WORK/away/x"])
@@ -218,13 +214,12 @@ def test_a_grid_leads_nowhere_else(work: Path, cli: Cli, files: Files, above: st
 
 
 def test_a_campaign_is_no_results_folder(work: Path, cli: Cli) -> None:
-    before = snapshot(work)
-    err = refusal(cli, "merge", "local.zip", "--into", "results/local")
-    assert missing_facts(err, "--into", "results/local", "campaign's folder") == []
-    err = refusal(cli, "merge", "local.zip", "--into", "mine.py")
-    assert missing_facts(err, "mine.py/.merge", "Not a directory") == []
-    assert "'../x'" in refusal(cli, *MERGE, "--campaign", "../x")
-    assert snapshot(work) == before
+    with unchanged(work):
+        err = refusal(cli, "merge", "local.zip", "--into", "results/local")
+        assert missing_facts(err, "--into", "results/local", "campaign's folder") == []
+        err = refusal(cli, "merge", "local.zip", "--into", "mine.py")
+        assert missing_facts(err, "mine.py/.merge", "Not a directory") == []
+        assert "'../x'" in refusal(cli, *MERGE, "--campaign", "../x")
 
 
 def better(data: dict[str, Any]) -> None:
@@ -237,14 +232,10 @@ Change = Callable[[Files], object]
 
 def change_record(change: Callable[[dict[str, Any]], object], *, sealed: bool = True) -> Change:
     def apply(files: Files) -> None:
-        content = files[f"{NOISE}.json"]
-        if sealed:
-            files[f"{NOISE}.json"] = edited(content, change)
-            return
-        data = json.loads(content)
+        data = json.loads(files[f"{NOISE}.json"])
         change(data)
-        text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        files[f"{NOISE}.json"] = text.encode()
+        text = f"{json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)}\n".encode()
+        files[f"{NOISE}.json"] = edited(files[f"{NOISE}.json"], change) if sealed else text
 
     return apply
 
@@ -265,10 +256,8 @@ def copy_seed(files: Files) -> None:
 
 
 def pickled(files: Files) -> None:
-    path = Path("evil.npz")
-    np.savez(path, TOY=np.array([print], dtype=object))
-    files[f"{NOISE}.npz"] = path.read_bytes()
-    path.unlink()
+    np.savez(buffer := io.BytesIO(), TOY=np.array([print], dtype=object))
+    files[f"{NOISE}.npz"] = buffer.getvalue()
     digest = hashlib.sha256(files[f"{NOISE}.npz"]).hexdigest()
     change_record(lambda data: data["predictions"].update(sha256=digest))(files)
 
@@ -303,15 +292,6 @@ FOUND: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), FOUND.values(), ids=FOUND)
-def test_what_verification_finds(work: Path, cli: Cli, files: Files, change: Change, message: str) -> None:
-    change(files)
-    rewritten(work, files)
-    before = snapshot(work)
-    assert message in refused(cli, *OTHER)
-    assert snapshot(work) == before
-
-
 REFUSED: dict[str, tuple[Change, str]] = {
     "a plug-in more": (lambda f: f.update({"plugins/more.py": b""}), "names 'plugins/more.py'"),
     "a plug-in less": (lambda f: f.pop("plugins/mine.py"), "'plugins/mine.py', which"),
@@ -325,13 +305,13 @@ REFUSED: dict[str, tuple[Change, str]] = {
 }
 
 
-@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(work: Path, cli: Cli, files: Files, change: Change, message: str) -> None:
+@pytest.mark.parametrize("case", [*FOUND, *REFUSED])
+def test_what_verification_finds_and_what_is_refused(work: Path, cli: Cli, files: Files, case: str) -> None:
+    change, message = (FOUND | REFUSED)[case]
     change(files)
     rewritten(work, files)
-    before = snapshot(work)
-    assert message in refusal(cli, *OTHER)
-    assert snapshot(work) == before
+    with unchanged(work):
+        assert message in (refused if case in FOUND else refusal)(cli, *OTHER)
 
 
 def test_scores_that_nobody_here_can_check(
@@ -342,37 +322,24 @@ def test_scores_that_nobody_here_can_check(
     monkeypatch.delenv("BENCH_DATA", raising=False)
     assert data_folder(None) is None
     name = NOISE.replace("toy", "sts7")
-    for ending in (".json", ".npz"):
-        files[f"{name}{ending}"] = files[f"{NOISE}{ending}"]
-    facts = {"pairs": 180, "reference": False, "sha256": "0" * 64}
-    files[f"{name}.json"] = edited(
-        files[f"{name}.json"],
-        lambda data: (
-            data.update(suite="sts7", tasks=dict.fromkeys(SEVEN, facts)),
-            data["predictions"].update(file="sts7.npz"),
-            data.update(scores=[score_of(task) for task in (*SEVEN, "avg")]),
-        ),
-    )
     values = np.load(work / "results" / "local" / "mini" / "noise" / "seed-1" / "toy.npz")["TOY"]
-    path = work / "sts7.npz"
-    np.savez(path, **dict.fromkeys(SEVEN, values))
-    files[f"{name}.npz"] = path.read_bytes()
-    path.unlink()
+    files[f"{name}.npz"] = predictions_to_npz(dict.fromkeys(SEVEN, values))
     digest = hashlib.sha256(files[f"{name}.npz"]).hexdigest()
-    change = files[f"{name}.json"]
-    files[f"{name}.json"] = edited(change, lambda data: data["predictions"].update(sha256=digest))
+
+    def as_sts7(data: dict[str, Any]) -> None:
+        facts = {"pairs": 180, "reference": False, "sha256": "0" * 64}
+        data.update(suite="sts7", tasks=dict.fromkeys(SEVEN, facts))
+        data["predictions"].update(file="sts7.npz", sha256=digest)
+        score = {"subset": "all", "metric": "spearman", "value": 0.5, "n": 180}
+        data.update(scores=[{"task": task, **score} for task in SEVEN] + [{**score, "task": "avg", "n": 7}])
+
+    files[f"{name}.json"] = edited(files[f"{NOISE}.json"], as_sts7)
     rewritten(work, files)
-    before = snapshot(work)
-    assert missing_facts(refusal(cli, *OTHER), "'sts7'", "--data DIR") == []
-    assert snapshot(work) == before
+    with unchanged(work):
+        assert missing_facts(refusal(cli, *OTHER), "'sts7'", "--data DIR") == []
 
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
-
-
-def score_of(task: str) -> dict[str, Any]:
-    count = len(SEVEN) if task == "avg" else 180
-    return {"task": task, "subset": "all", "metric": "spearman", "value": 0.5, "n": count}
 
 
 def test_another_profile_is_said(work: Path, cli: Cli, files: Files) -> None:
@@ -401,11 +368,10 @@ def forged(work: Path, files: Files, name: str) -> None:
 def test_a_whole_forgery_is_found_by_repeating(work: Path, cli: Cli, files: Files) -> None:
     forged(work, files, "records/mini/word_overlap/no-seed/toy")
     rewritten(work, files)
-    before = snapshot(work)
-    code, out, err = cli(*OTHER, "--rerun", "9")
-    assert (code, "word_overlap/no-seed/toy.json: rerun: " in out) == (1, True)
-    assert "nothing was added" in err
-    assert snapshot(work) == before
+    with unchanged(work):
+        code, out, err = cli(*OTHER, "--rerun", "9")
+        assert (code, "word_overlap/no-seed/toy.json: rerun: " in out) == (1, True)
+        assert "nothing was added" in err
     assert cli(*OTHER)[0] == 0  # nobody can tell from the file alone, which the page says
 
 
@@ -435,12 +401,11 @@ def test_a_forged_plug_in_cell_is_found_when_it_may_run(work: Path, cli: Cli, fi
 
 
 def test_a_plug_in_that_is_not_in_the_bundle(work: Path, cli: Cli) -> None:
-    before = snapshot(work)
-    named = ("--run-plugin", "other.py")
-    unknown = refusal(cli, *MERGE, "--rerun", "1", *named)
-    assert missing_facts(unknown, "--run-plugin", "'other.py'", "mine.py") == []
-    assert missing_facts(refusal(cli, *MERGE, *named), "--run-plugin", "--rerun N") == []
-    assert snapshot(work) == before
+    with unchanged(work):
+        named = ("--run-plugin", "other.py")
+        unknown = refusal(cli, *MERGE, "--rerun", "1", *named)
+        assert missing_facts(unknown, "--run-plugin", "'other.py'", "mine.py") == []
+        assert missing_facts(refusal(cli, *MERGE, *named), "--run-plugin", "--rerun N") == []
 
 
 def test_a_merge_that_is_stopped_goes_on(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -502,24 +467,18 @@ def test_a_merge_that_is_killed_goes_on(work: Path, cli: Cli) -> None:
     assert cli("verify", "target", "--plugin", "mine.py")[0] == 0
 
 
-def test_one_merge_at_a_time(work: Path, cli: Cli) -> None:
+def test_one_merge_at_a_time_in_a_folder_of_its_own(work: Path, cli: Cli) -> None:
     folder = work / "target" / merging.STAGING
     folder.mkdir(parents=True)
     with FileLock(folder / "lock"):
         assert missing_facts(refusal(cli, *MERGE), "target", "another merge") == []
     assert cli(*MERGE)[0] == 0
     assert not folder.exists()
-
-
-def test_a_staging_folder_that_is_a_link(work: Path, cli: Cli) -> None:
-    (work / "elsewhere").mkdir()
-    (work / "elsewhere" / "work").mkdir()
+    (work / "elsewhere" / "work").mkdir(parents=True)
     (work / "elsewhere" / "work" / "precious").touch()
-    (work / "target").mkdir()
-    (work / "target" / merging.STAGING).symlink_to(work / "elsewhere")
-    before = snapshot(work)
-    assert missing_facts(refusal(cli, *MERGE), "target/.merge", "a link") == []
-    assert snapshot(work) == before
+    folder.symlink_to(work / "elsewhere")
+    with unchanged(work):
+        assert missing_facts(refusal(cli, *MERGE), "target/.merge", "a link") == []
 
 
 def test_a_full_disk(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,11 @@ def test_who_learned_from_labels_cannot_hide_it(cli: Cli, method: str) -> None:
 def test_nobody_is_said_to_have_learned_from_labels(cli: Cli) -> None:
     path = run(cli, "simcse", "simcse")
     assert found_by_verify(cli) == {}
+    before = path.read_text()
+    said = pins.unpinned_note("was audited by the maintainers (p < 0.001), and any other text")
+    forge(path, lambda record: record["notes"].append(said))
+    assert found_by_verify(cli) == {where(path): {"notes"}}
+    path.write_text(before)
     forge(path, lambda record: record["training"].update(supervised=True))
     assert found_by_verify(cli) == {where(path): {"notes"}}
     assert cli("rerun", str(path))[0] == 3
@@ -114,13 +119,6 @@ def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, ti
             assert [missing_facts(what, planted) for what in found] == [[]]
 
 
-def test_a_sentence_of_the_senders_is_no_note_on_a_text(cli: Cli) -> None:
-    path = run(cli, "simcse", "simcse")
-    said = pins.unpinned_note("was audited by the maintainers (p < 0.001), and any other text")
-    forge(path, lambda record: record["notes"].append(said))
-    assert found_by_verify(cli) == {where(path): {"notes"}}
-
-
 def test_notes_under_a_name_of_the_users_own(cli: Cli) -> None:
     """The note begins with the row's name, which no key has."""
     path = run(cli, "mine=sup_simcse", "sup_simcse")
@@ -150,7 +148,11 @@ def seeded(path: Path, seed: int) -> Path:
     return copy
 
 
-def test_a_deterministic_method_has_no_seeds(results: Cli) -> None:
+def test_a_deterministic_method_has_no_seeds_and_a_seeded_one_has(results: Cli) -> None:
+    alone = NOISE / "no-seed" / "toy.json"
+    shutil.move(NOISE / "seed-1", alone.parent)
+    forge(alone, partial(dict.update, seed=None))
+    assert found_by_verify(results) == {where(alone): {"method"}}
     copies = [seeded(WORDS, seed) for seed in range(1, 6)]
     shutil.rmtree(WORDS.parent)
     found = found_by_verify(results)
@@ -170,13 +172,6 @@ def test_a_sum_of_deterministic_methods_has_no_seeds(cli: Cli) -> None:
     assert "seed" in cli("rerun", str(copy))[2]
 
 
-def test_a_seeded_method_has_one(results: Cli) -> None:
-    alone = NOISE / "no-seed" / "toy.json"
-    shutil.move(NOISE / "seed-1", alone.parent)
-    forge(alone, partial(dict.update, seed=None))
-    assert found_by_verify(results) == {where(alone): {"method"}}
-
-
 def test_an_unknown_method_or_profile_is_said(results: Cli) -> None:
     moved = Path("results/local/mini/nonesuch/seed-1/toy.json")
     shutil.move(NOISE / "seed-1", moved.parent)
@@ -189,11 +184,9 @@ def test_an_unknown_method_or_profile_is_said(results: Cli) -> None:
     code, out, _ = results("verify")
     assert code == 0
     assert missing_facts(out, "not checked: method", "nonesuch", "not checked: profile", "nowhere") == []
-
-
-def test_an_evaluation_of_a_newer_bench(results: Cli) -> None:
-    forge(ONE, lambda record: record["evaluation"].update(version=2))
-    assert found_by_verify(results) == {where(ONE): {"method"}}
+    newer = NOISE / "seed-3" / "toy.json"
+    forge(newer, lambda record: record["evaluation"].update(version=2))
+    assert found_by_verify(results) == {where(newer): {"method"}}
     assert missing_facts(results("verify")[1], "version 2", "has 1") == []
 
 

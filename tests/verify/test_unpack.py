@@ -11,7 +11,7 @@ import pytest
 from bench.exchange.bundle_contents import list_requirements, read_cards
 from bench.records.store import ResultStore
 from bench.verify import archive
-from tests.support.bundles import NOISE, edited, rewritten, snapshot
+from tests.support.bundles import NOISE, edited, rewritten, snapshot, unchanged
 from tests.support.cli import Cli, refusal
 from tests.support.messages import missing_facts
 from tests.verify.conftest import PLUGIN
@@ -64,14 +64,13 @@ def test_the_plug_in_that_came_along_repeats_its_cells(work: Path, cli: Cli) -> 
 def test_a_full_folder_and_no_bundle_are_refused(work: Path, cli: Cli, files: Files) -> None:
     (work / "empty").mkdir()
     assert cli("unpack", "local.zip", "--into", "empty")[0] == 0
-    before = snapshot(work)
-    for bundle, into, facts in (
-        ("local.zip", "empty", ("empty: ", "already exists")),
-        ("local.zip", "mine.py", ("mine.py: ", "already exists")),
-        ("mine.py", "new", ("mine.py: ", "not a bundle")),
-    ):
-        assert missing_facts(refusal(cli, "unpack", bundle, "--into", into), *facts) == []
-    assert snapshot(work) == before
+    with unchanged(work):
+        for bundle, into, facts in (
+            ("local.zip", "empty", ("empty: ", "already exists")),
+            ("local.zip", "mine.py", ("mine.py: ", "already exists")),
+            ("mine.py", "new", ("mine.py: ", "not a bundle")),
+        ):
+            assert missing_facts(refusal(cli, "unpack", bundle, "--into", into), *facts) == []
     other = rewritten(work, files, campaign="../outside")
     assert "'../outside'" in refusal(cli, "unpack", str(other), "--into", "new")
     assert not (work / "new").exists()
@@ -154,9 +153,8 @@ def test_what_its_records_do_not_call_for_is_refused(
 ) -> None:
     change(files)
     other = rewritten(work, files)
-    before = snapshot(work)
-    err = refusal(cli, "unpack", str(other), "--into", "new")
-    advice = "upgrade cse-bench" if change is newer else "its sender"
-    assert missing_facts(err, f"error: {other}: ", *facts, advice) == []
-    assert ("delete" in err, "tmp/results" in err) == (False, False)
-    assert snapshot(work) == before
+    with unchanged(work):
+        err = refusal(cli, "unpack", str(other), "--into", "new")
+        advice = "upgrade cse-bench" if change is newer else "its sender"
+        assert missing_facts(err, f"error: {other}: ", *facts, advice) == []
+        assert ("delete" in err, "tmp/results" in err) == (False, False)
