@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from bench.card import OptionValue
+from bench.data.tasks import PairSubset, PairTask
 from bench.errors import InputError
+from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import byol_loss
 from bench.nn.backbone import tokenize_rows
 from bench.stages import planned_steps
@@ -26,6 +28,7 @@ from bench.training.loop import TrainSettings, learning_rate, order_batches
 from bench.training.loop import train as train_loop
 from bench.training.randomness import own_random_state
 from bench.training.two_phase_step import Objective
+from tests.support.encoders import FunctionEncoder
 from tests.support.momentum import slow_mean
 from tests.support.steps import descend, follow, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
@@ -92,6 +95,14 @@ def test_steps_equal_a_transcription(tiny_bert: Path, others: Sequence[str]) -> 
         descend(made, got)
         follow(slow_target, model)  # after the optimiser's step
     assert not any(p.requires_grad for p in made.target.model.parameters())
+
+
+def test_swapped_views_give_the_same_loss_without_dropout(tiny_bert: Path) -> None:
+    swap = objective_of("bsl", tiny_bert, OTHERS, {"partners": SENTENCES}, blocks=1)
+    steps = step_of(tiny_bert, OTHERS), swap, step_of(tiny_bert)
+    one, other, same = (float(made(batch).detach()) for made, batch, _ in steps)
+    assert one == pytest.approx(other, rel=1e-12)
+    assert one != pytest.approx(same)
 
 
 def test_the_target_keeps_its_dropout_and_is_no_part_of_the_module(tiny_bert: Path) -> None:
@@ -196,6 +207,30 @@ def test_the_options_eps_reaches_the_optimiser(tmp_path: Path, tiny_bert: Path) 
             found.append(train(**more).losses)
             assert made.call_args.args[1].adam_eps == more.get("adam_eps", 1e-6)
     assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize(("select", "step", "score"), [("cosine", 2, 0.9), ("best_of_four", 4, 1.0)])
+def test_the_best_of_four_chooses_another_checkpoint(
+    tmp_path: Path, tiny_bert: Path, select: str, step: int, score: float
+) -> None:
+    """The first evaluation has the better cosines, the second perfect dot products."""
+    first, second = (tuple(f"{side}{number}" for number in range(5)) for side in "ab")
+    task = PairTask("T", (PairSubset("all", first, second, (1.0, 2.0, 3.0, 4.0, 5.0)),))
+    evaluations = iter(
+        [((0.1, 0.2, 0.3, 0.5, 0.4), (1.0,) * 5), ((0.5, 0.4, 0.3, 0.2, 0.1), (0.1, 1, 2, 5, 20))]
+    )
+
+    def dev_score(_: Any, *chosen: str) -> float:
+        vectors = {}
+        for number, (cosine, norm) in enumerate(zip(*next(evaluations), strict=True)):
+            vectors[f"a{number}"] = [norm, 0.0]
+            vectors[f"b{number}"] = [cosine, math.sqrt(1 - cosine**2)]
+        return dev_spearman(
+            FunctionEncoder(lambda texts: [vectors[text] for text in texts], 2), task, *chosen
+        )
+
+    facts = train_alone("bsl", tiny_bert, tmp_path, {"dev_score": dev_score}, blocks=1, select=select).facts
+    assert (facts["selected_step"], facts["selected_dev"]) == (step, pytest.approx(score))
 
 
 def test_its_text_is_paired_unless_it_asks_for_dropout_alone(tmp_path: Path) -> None:

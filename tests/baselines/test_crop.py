@@ -15,7 +15,7 @@ from torch import Tensor
 from bench.card import OptionValue
 from bench.training.augmentation import draw_two_spans, span_length, split_sentences
 from bench.training.randomness import generator
-from tests.support.steps import nce_by_loops, objective_of, same_step
+from tests.support.steps import count_losses, nce_by_loops, objective_of, same_step
 from tests.support.training import options_of, train_alone
 
 TEXT = [
@@ -118,6 +118,12 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Optio
     assert all(len(row) <= options["max_length"] for pair in pairs for row in pair)
     z, positives = ([vector(made, pair[side], options["train_pooling"]) for pair in pairs] for side in (0, 1))
     same_step(made, made(batch), nce_by_loops(z, positives, options["tau"]), rel=1e-8, least=30)
+
+
+def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
+    assert count_losses(partial(objective_of, "crop", tiny_bert, TEXT), CHANGES) == len(CHANGES)
+    made, rows, _ = objective_of("crop", tiny_bert, TEXT)
+    assert made.views(*rows[1], 0) == (rows[1][1], rows[1][1])  # one word: its own two views
 
 
 def test_an_epoch_draws_its_spans_anew(tiny_bert: Path) -> None:

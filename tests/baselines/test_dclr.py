@@ -104,7 +104,10 @@ def test_limits() -> None:
         found = float(debiased_nce(z, near, NONE, alike, 0.3, form="paper"))
         assert found == pytest.approx(float(info_nce(z, near, 0.3)))
     for form in FORMS:
-        assert float(debiased_nce(z[:1], near[:1], NONE, None, 0.05, form=form)) == 0
+        one = z[:1].clone().requires_grad_()
+        loss = debiased_nce(one, near[:1], NONE, None, 0.05, form=form)
+        assert float(loss.detach()) == 0
+        assert float(torch.autograd.grad(loss, one)[0].abs().max()) == 0
 
 
 def test_cells_keep_their_digits_where_p_rounds_to_1() -> None:
@@ -188,6 +191,14 @@ def test_padding_matters_unless_it_is_masked(tiny_bert: Path) -> None:
         with torch.no_grad():
             wide, narrow = (made.projected(made.prepare(part).views) for part in (batch, batch[1:2]))
         assert torch.allclose(wide[1], narrow[0]) == masked
+
+
+def test_without_a_complement_nothing_is_alike(tiny_bert: Path) -> None:
+    complement = TransformerEncoder(tiny_bert, "avg")
+    steps = made_of(tiny_bert), made_of(tiny_bert, complement, phi=1.1), made_of(tiny_bert, complement)
+    none, above, below = (float(made(batch).detach()) for made, batch, _ in steps)
+    assert none == pytest.approx(above, rel=1e-12)
+    assert none != pytest.approx(below)
 
 
 def test_noise_is_drawn_anew_each_step_and_counts_with_the_batch(tiny_bert: Path) -> None:

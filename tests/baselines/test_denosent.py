@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from bench.baselines.denosent import fresh_decoder
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.training.randomness import own_random_state
-from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
+from tests.support.steps import count_losses, gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of
 
 COPIES = ["the doctor is reading", "a child", "children are singing a song", "the farmer is on the hill ."]
@@ -122,6 +123,19 @@ def test_a_step_by_hand(tiny_bert: Path, tiny_mlm: Path, changes: dict[str, Opti
         kept = functional.dropout(ones, float(config["noise"]))
     expected = transcription(made, tokenizer, config, pairs, kept)
     same_step(made, loss, expected, rel=1e-8, rtol=1e-5)
+
+
+def test_every_option_changes_the_loss(tiny_bert: Path, tiny_mlm: Path) -> None:
+    assert count_losses(partial(made_from, tiny_bert, tiny_mlm), CHANGES) == len(CHANGES)
+
+
+def test_noise_is_dropouts(tiny_bert: Path, tiny_mlm: Path) -> None:
+    """None in evaluation; in training it draws anew each step."""
+    made, batch, _ = made_from(tiny_bert, tiny_mlm, noise=0.5)
+    plain, _, _ = made_from(tiny_bert, tiny_mlm)
+    with own_random_state(1, "noise"):
+        assert float(made(batch).detach()) != float(made(batch).detach())
+    assert float(made.eval()(batch).detach()) == pytest.approx(float(plain(batch).detach()), rel=1e-12)
 
 
 def test_without_a_copy_a_sentence_is_its_own(tiny_bert: Path, tiny_mlm: Path) -> None:

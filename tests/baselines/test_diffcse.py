@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
-from bench.baselines.diffcse import generate_edits, rtd_loss, split_masked_rows
+from bench.baselines.diffcse import build_training_head, generate_edits, rtd_loss, split_masked_rows
 from bench.card import OptionValue
 from bench.errors import InputError
 from bench.nn.backbone import pad_rows, tokenize_rows
@@ -22,7 +22,7 @@ from bench.nn.masked_lm import load_masked_lm
 from bench.records.record import record_to_json
 from bench.registry import METHODS
 from bench.training.masking import mask_tokens
-from bench.training.randomness import generator
+from bench.training.randomness import generator, own_random_state
 from tests.support.messages import missing_facts
 from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_batch_norms
 from tests.support.training import SENTENCES, options_of, plan_on_toy, random, stages_of, train_alone
@@ -34,6 +34,12 @@ def test_detection_loss_by_hand() -> None:
     cells = [math.log(2), math.log(1 + math.exp(-2)), math.log(1 + math.exp(-2)), math.log(2)]
     assert float(rtd_loss(logits, labels, mask)) == pytest.approx(sum(cells) / 4)
     assert float(rtd_loss(logits, labels, mask, "sentence")) == pytest.approx(sum(cells[:3]) / 2)
+    mask, labels = torch.ones(2, 3, dtype=torch.long), torch.tensor([[0, 0, 1], [0, 1, 0]])
+    sure = nn.functional.one_hot(labels, 2).double() * 50
+    assert float(rtd_loss(0 * sure, labels, mask)) == pytest.approx(math.log(2))
+    assert float(rtd_loss(sure, labels, mask)) == pytest.approx(0, abs=1e-12)
+    assert float(rtd_loss(-sure, labels, mask)) == pytest.approx(50)
+    assert float(rtd_loss(0 * sure, 0 * labels, mask)) == pytest.approx(math.log(2))  # nothing replaced
 
 
 @pytest.mark.parametrize("reduction", ["cells", "sentence"])
@@ -68,6 +74,29 @@ def made_of(
 ) -> tuple[Any, list[Any], Any]:
     given = {"auxiliaries": {"generator": folder}}
     return objective_of("diffcse", backbone, sentences, given, **({"max_length": 8} | changes))
+
+
+def test_heads_are_the_formula() -> None:
+    with own_random_state(1, "head"):
+        head, tanh = (build_training_head(3, kind).double().train() for kind in ("bn", "tanh"))
+    h = random(5, 3)
+    assert float(head[0].weight.detach().std()) < 0.05
+    with torch.no_grad():
+        head[1].weight.copy_(random(6, seed=2))
+        head[1].bias.copy_(random(6, seed=3))
+    torch.testing.assert_close(head(h), under_batch_norms(head, h))
+    torch.testing.assert_close(tanh(h), torch.tanh(h @ tanh[0].weight.T + tanh[0].bias))
+    assert {name for name, _ in head.named_parameters()} == {"0.weight", "1.weight", "1.bias", "3.weight"}
+    assert bool(head(h[:1].repeat(2, 1)).isfinite().all())  # two equal rows have no variance
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_the_generators_dropout(tiny_bert: Path, tiny_mlm: Path, active: bool) -> None:
+    made, batch, _ = made_of(tiny_bert, tiny_mlm, max_length=12, generator_dropout=active)
+    cut = split_masked_rows(*pad_rows(batch, 0, "cpu"), "cpu")
+    with own_random_state(1, "dropout"):
+        one, two = (generate_edits(made.generator, cut, cls_id=2) for _ in range(2))
+    assert torch.equal(one, two) != active
 
 
 def test_the_generator_speaks_greedily_at_every_position(tiny_mlm: Path) -> None:

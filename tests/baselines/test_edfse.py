@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from bench.encoder import Encoder
 from bench.nn.backbone import TransformerEncoder, tokenize_rows
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
-from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, under_head
+from tests.support.steps import cls_of, nce_by_loops, objective_of, same_step, simcse_loss, under_head
 from tests.support.training import SENTENCES, by_loops, options_of, plan_on_toy, random, stages_of
 
 OTHERS = ["A book is read by the doctor.", "two", "On the hill a song is sung.", "a farmer"]
@@ -114,6 +115,8 @@ def test_one_step_equals_a_transcription(tiny_bert: Path, chosen: list[int]) -> 
         [under_head(made, batch[i][1]) for i in chosen], [under_head(made, other_rows[i]) for i in chosen]
     )
     same_step(made, made([batch[i] for i in chosen]), expected)
+    alone, batch, _ = objective_of("edfse", tiny_bert, SENTENCES, {"partners": SENTENCES})
+    assert float(alone(batch).detach()) == simcse_loss(alone, tiny_bert)  # equal translations, no dropout
 
 
 def test_six_copies_of_one_model_have_its_cosines(tiny_bert: Path, tmp_path: Path) -> None:
@@ -157,3 +160,25 @@ def test_one_step_of_the_student(tiny_bert: Path, form: str) -> None:
     assert {name.split(".")[0] for name in got} == {"encoder"}
     (stage,) = stages_of("edfse_d", options_of("edfse_d", distillation=form))
     assert dict(stage.config)["distillation"] == form
+
+
+def test_records_name_each_encoders_text_and_the_teachers_stages(tmp_path: Path, corpus: Path) -> None:
+    corpus.write_text(2 * corpus.read_text())  # more than a batch
+    copies = []
+    for turn, name in enumerate("abcdef", start=1):
+        words = [line.split() for line in corpus.read_text().splitlines()]
+        copies.append((name, tmp_path / f"{name}.txt"))
+        copies[-1][1].write_text("".join(" ".join(row[turn:] + row[:turn]) + "\n" for row in words))
+    plan = partial(plan_on_toy, folder=tmp_path, corpus=corpus, dev="toy", copies=tuple(copies))
+    jobs = plan("edfse,edfse_d").jobs
+    stages, student = (job.record.training["stages"] for job in jobs)
+    assert list(stages) == [role for role, _ in SUBMODELS]
+    assert [stage["text"]["name"] for stage in stages.values()] == [
+        f"corpus.txt with {n}.txt" for n in "abcdef"
+    ]
+    assert all(stage["text"]["paired"] for stage in stages.values())
+    assert not any(NOTE in note for job in jobs for note in job.record.notes)  # not the grammar's pairs
+    shared = {f"teacher/{role}": stage["key"] for role, stage in stages.items()}
+    assert {role: stage["key"] for role, stage in student.items() if role != "distill"} == shared
+    (plain,) = plan("edfse[rtt=none]", copies=()).jobs
+    assert not any("text" in stage for stage in plain.record.training["stages"].values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from unittest.mock import Mock
@@ -20,8 +21,17 @@ from bench.losses.contrastive import info_nce, queue_nce
 from bench.training.augmentation import repeat_subwords, repeat_words, repetition_bound
 from bench.training.momentum import MomentumCopy, VectorQueue
 from bench.training.randomness import generator
-from tests.support.steps import cls_of, descend, follow, nce_by_loops, objective_of, same_step, under_head
-from tests.support.training import SENTENCES, random
+from tests.support.steps import (
+    cls_of,
+    descend,
+    follow,
+    nce_by_loops,
+    objective_of,
+    same_step,
+    simcse_loss,
+    under_head,
+)
+from tests.support.training import SENTENCES, random, train_alone
 
 
 def row_of(subwords: int) -> list[int]:
@@ -64,6 +74,7 @@ def test_repetition_doubles_distinct_subwords_in_place(subwords: int, rate: floa
         share = 1 / (bound + 1)
         assert abs(count / 400 - share) <= 5 * math.sqrt(share * (1 - share) / 400)
     assert doubled == (set(range(1, subwords + 1)) if bound else set())
+    assert repeat_subwords([5], 0.32, draw, "paper") == [5]  # not even two specials
 
 
 @pytest.mark.parametrize(
@@ -270,3 +281,17 @@ def test_what_an_epoch_begins_anew(tiny_bert: Path, monkeypatch: pytest.MonkeyPa
     never, anew = seen["never"], seen["per_epoch"]
     assert never[0] == never[1] == anew[0]
     assert anew[1] != anew[0]
+
+
+def test_without_queue_and_repetition_it_is_simcse(tiny_bert: Path) -> None:
+    made, batch, _ = objective_of("esimcse", tiny_bert, queue=0, repetition_rate=0.0)
+    assert (made.slow, made.queue) == (None, None)
+    assert float(made(batch).detach()) == simcse_loss(made, tiny_bert)
+
+
+def test_the_queue_only_adds_negatives_within_an_epoch(tmp_path: Path, tiny_bert: Path) -> None:
+    """Weights that stand still: 60 sentences in batches of 24, so that each epoch has three steps."""
+    train = partial(train_alone, "esimcse", tiny_bert, tmp_path, steps=6, lr=0.0)
+    added = [full - plain for full, plain in zip(train().losses, train(queue=0).losses, strict=True)]
+    assert added[0] == added[3] == 0
+    assert min(added[step] for step in (1, 2, 4, 5)) > 0

@@ -141,6 +141,17 @@ def test_without_restoration_it_is_diffcse_without_detection(tiny_bert: Path, ti
     assert {name.split(".")[0] for name in one} == {"encoder", "head"}
 
 
+@pytest.mark.parametrize(("sentences", "share"), [(["quokka"], 0.9), (SENTENCES, 0.0)])
+def test_no_masked_token_is_no_loss(
+    tiny_bert: Path, tiny_mlm: Path, sentences: list[str], share: float
+) -> None:
+    made, batch, _ = made_from(tiny_bert, tiny_mlm, sentences, mlm_weight=0.5, mask=share)
+    plain, _, _ = made_from(tiny_bert, tiny_mlm, sentences, mlm_weight=0.0)
+    loss = made(batch)
+    assert float(loss.detach()) == pytest.approx(float(plain(batch).detach()), abs=1e-12)
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients_of(made, loss).values())
+
+
 def test_the_parts(tiny_bert: Path, tiny_mlm: Path) -> None:
     made, _, _ = made_from(tiny_bert, tiny_mlm, dropout=0.1)
     assert (len(made.frozen.encoder.layer), len(made.decoder)) == (1, 2)

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from bench.baselines.iscse import find_memory_neighbours, group_by_direction, smooth_anchors, smoothing_weight
 from bench.card import OptionValue
-from tests.support.steps import descend, nce_by_loops, objective_of, same_step, simcse_loss, under_head
+from tests.support.steps import (
+    count_losses,
+    descend,
+    nce_by_loops,
+    objective_of,
+    same_step,
+    simcse_loss,
+    under_head,
+)
 from tests.support.training import SENTENCES, options_of, random
 
 TEXT = [
@@ -149,6 +157,11 @@ def test_steps_equal_a_transcription(tiny_bert: Path, changes: dict[str, OptionV
         assert not made.memory.vectors.requires_grad
         descend(made, got)
     assert smooth == (3 if settings["buffer"] == 9 else 4)
+
+
+def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
+    changes = [BASE | change for change in CHANGES]
+    assert count_losses(partial(objective_of, "iscse", tiny_bert, TEXT), changes, BATCHES) == len(CHANGES)
 
 
 @pytest.mark.parametrize("grouping", ["knn", "pddp"])

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
+from bench.baselines.rankcse import off_diagonal
 from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
 from bench.registry import discover
@@ -31,6 +32,7 @@ from tests.support.steps import (
     nce_by_loops,
     objective_of,
     same_step,
+    simcse_loss,
     under_head,
     without_pooler,
 )
@@ -128,12 +130,16 @@ def test_rows_contrast_and_divergence_are_the_formulas(batch: int, group: int) -
     [
         ([[0.0, math.log(3)]], 1, [-1 / 4, 3 / 4]),  # probabilities 1/4 and 3/4
         ([[0.0] * 8] * 3, 5, [-1 / 8] * 5 + [1 / 8] * 3),
-        ([[60.0, 0.0, 0.0]], 1, [-1, 0, 0]),  # even a sure positive costs log(1 + 1/e)
+        ([[60.0, 0.0, 0.0]], 1, [-1, 0, 0]),  # even a sure positive costs log(1 + 1/e) = 0.3133
     ],
 )
 def test_contrast_by_hand(rows: list[list[float]], positives: int, terms: list[float]) -> None:
     expected = sum(math.log1p(math.exp(term)) for term in terms) / len(terms)
     assert float(group_contrast(torch.tensor(rows).double(), positives)) == pytest.approx(expected)
+    sure = torch.tensor([[60.0, 0.0]], dtype=torch.float64)
+    assert 2 * float(group_contrast(sure, 1)) - math.log(2) == pytest.approx(0.3133, abs=1e-4)
+    matrix = torch.arange(9.0).view(3, 3)
+    assert off_diagonal(matrix).tolist() == [[1, 2], [3, 5], [6, 7]]
 
 
 def test_divergence_by_hand_and_limits() -> None:
@@ -294,3 +300,9 @@ def test_the_pooler_that_learns_is_the_peers(tmp_path: Path, tiny_bert: Path) ->
     pooler = "pooler.dense.weight"
     before = AutoModel.from_pretrained(tiny_bert).state_dict()
     assert torch.equal(found.kept()[pooler], before[pooler])
+
+
+def test_without_peer_and_contrast_it_is_simcse(tiny_bert: Path) -> None:
+    """Released: InfoNCE of the first two views is then the whole loss."""
+    made, rows, _ = objective_of("pcl", tiny_bert, peer_coop=False, posi_cst=False, rounds=1)
+    assert float(made(rows).detach()) == pytest.approx(simcse_loss(made, tiny_bert), rel=1e-9)

@@ -173,6 +173,9 @@ def test_noise_is_the_bare_templates_mask_state(name: str, request: pytest.Fixtu
     aligned, released = (noise_of(model, prompt, [0], way)[0] for way in ("aligned", "released"))
     torch.testing.assert_close(aligned, bare, rtol=1e-9, atol=1e-9)
     assert torch.allclose(released, bare) == (name == "tiny_bert")
+    near, far = noise_of(model, prompt, [0, 7])
+    assert float((near - far).detach().abs().max()) > 1e-3  # a length counts, whatever the batch
+    torch.testing.assert_close(far, noise_of(model, prompt, [7])[0])
     # released delta_no_position: in training dropout alone tells its rows apart
     unshifted = noise_of(model, prompt, [3, 0, 7], "unshifted")
     torch.testing.assert_close(unshifted, noise_of(model, prompt, [0, 0, 0]))

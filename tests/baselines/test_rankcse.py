@@ -26,7 +26,7 @@ from bench.training.randomness import generator
 from bench.training.teachers import Teacher, mix_cosines
 from tests.support.encoders import FunctionEncoder
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step, under_head
-from tests.support.training import SENTENCES, options_of, random, train_alone
+from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
 
 options = partial(options_of, "rankcse")
 
@@ -323,6 +323,17 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, changes: dict[str, Any],
     got = same_step(made, made(batch), expected, rel=5e-6, rtol=1e-4, atol=1e-6)
     assert all(p.grad is None for encoder in encoders for p in encoder.model.parameters())
     assert float(got["head.weight"].abs().max()) > 0.01
+
+
+def test_with_alpha_1_the_second_teacher_counts_nothing(tiny_bert: Path) -> None:
+    one, two = (TransformerEncoder(tiny_bert, pooling) for pooling in ("avg", "pooler"))
+    make = partial(made_of, tiny_bert, one, rank_loss="listnet")
+    steps = make(), make(two, alpha=1.0), make(two)
+    alone, first, both = (float(made(batch).detach()) for made, batch, _ in steps)
+    assert alone == pytest.approx(first, rel=1e-12)
+    assert alone != pytest.approx(both, rel=1e-9)
+    assert stages_of("rankcse", options())[0].inputs == ("teacher1", "teacher2")
+    assert stages_of("rankcse", options(teacher2=""))[0].inputs == ("teacher1",)
 
 
 @pytest.mark.parametrize("rank", ["listmle", "listnet"])

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.baselines.released import find_tower_folder
@@ -16,7 +17,10 @@ from bench.data.released_checkpoints import (
     find_checkpoint,
     load_checkpoints,
 )
+from bench.data.toy import make_toy_task
 from bench.errors import InputError
+from bench.eval.sts import predict_similarities
+from bench.nn.backbone import TransformerEncoder
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.messages import missing_facts
@@ -109,3 +113,15 @@ def test_the_unions_weights(cli: Cli, hub: Path, tmp_path: Path, tiny_bert: Path
     assert code == 0, err
     (file,) = (tmp_path / "results/local/mini").glob("released_tncse_uc_bert-*/no-seed/toy.json")
     assert json.loads(file.read_text())["provenance"]["encoder"]["weights"] == "0.3+0.3+0.7"
+
+
+@pytest.mark.slow
+def test_a_template_reaches_the_encoder(tiny_bert: Path, hub: Path, cli: Cli, tmp_path: Path) -> None:
+    hub_folder(hub, "royokong/unsup-PromptBERT", 40 * "b", tiny_bert)
+    code, _, err = cli("run", "--methods", "released:promptbert_bert", "--suite", "toy")
+    assert code == 0, err
+    (file,) = (tmp_path / "results/local/mini").glob("released_promptbert_bert-*/no-seed/toy.npz")
+    encoder = TransformerEncoder(tiny_bert, "mask", template=load_checkpoints()["promptbert_bert"].template)
+    expected = predict_similarities(encoder, [make_toy_task()])["TOY"]
+    with np.load(file) as found:
+        assert np.allclose(found["TOY"], expected, rtol=0, atol=1e-6)

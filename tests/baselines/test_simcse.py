@@ -164,3 +164,13 @@ def test_same_bytes_with_workers(cli: Cli, tmp_path: Path, tiny_bert: Path, corp
         found.append({path.relative_to(tmp_path / name): path.read_bytes() for path in files})
     assert found[0] == found[1]
     assert len(found[0]) >= 4
+
+
+def test_a_diverging_run_is_a_failed_record(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
+    diverging = ("--set", "simcse.lr=1e30", "--set", "simcse.clip=0", "--seeds", "1")
+    code, _, err = cli(*arguments(tiny_bert, corpus, *diverging))
+    record = the_record(tmp_path, 1)
+    assert (code, record.status, record.scores) == (1, "failed", ()), err
+    assert "nan" in str(record.reason) or "not finite" in str(record.reason)
+    code, _, err = cli("run", "--methods", "noise", "--suite", "toy", "--corpus", "x")
+    assert (code, "--corpus x" in err) == (2, True)  # no method of that run trains

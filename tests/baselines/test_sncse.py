@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,19 @@ def test_margin_loss_is_the_formula() -> None:
     assert float(bidirectional_margin_loss(a, p, p, 0.1, 0.3)) == pytest.approx(0.1)  # as the positive
     assert float(bidirectional_margin_loss(a, a, -a, 0.1, 0.3)) == pytest.approx(1.7)
     assert float(bidirectional_margin_loss(a, -a, a, 0.1, 0.3)) == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize(
+    ("difference", "penalty"), [(-0.5, 0.2), (-0.3, 0.0), (-0.2, 0.0), (-0.1, 0.0), (0.0, 0.1), (0.4, 0.5)]
+)
+def test_penalty_of_a_difference(difference: float, penalty: float) -> None:
+    """Alpha 0.1, beta 0.3; the positive's cosine is 0.5."""
+    anchor, *others = (
+        torch.tensor([[3 * c, 3 * math.sqrt(1 - c * c)]], dtype=torch.float64)
+        for c in (1.0, 0.5, 0.5 + difference)
+    )
+    loss = float(bidirectional_margin_loss(anchor, *others, 0.1, 0.3))
+    assert loss == pytest.approx(penalty, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +150,24 @@ def test_a_step_equals_a_transcription(tiny_bert: Path, weight: float, whole: bo
         assert float(penalty.detach().max()) > 0
         expected = expected + weight * penalty.mean()
     same_step(made, made(batch), expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("sentences", [["two"], ["not"], ["", "the farmer"], ["the [MASK] man"], TEXT[5:]])
+def test_every_view_has_one_mask(tiny_bert: Path, sentences: list[str]) -> None:
+    made, batch, tokenizer = objective_of(
+        "sncse", tiny_bert, sentences, negate_unfinished=True, bml_weight=0.5, max_length=32
+    )
+    rows = [row for chunk in made.prepare(batch).chunks for row in chunk.ids]
+    assert [int((row == tokenizer.mask_token_id).sum()) for row in rows] == [1] * 3 * len(sentences)
+
+
+def test_soft_negatives_stay_out_of_the_softmax(tiny_bert: Path) -> None:
+    """A margin that nothing breaks leaves prompted InfoNCE, whatever the negations are."""
+    losses = []
+    for bounds in ({"alpha": -2.0, "beta": 2.0, "bml_weight": 0.5}, {"bml_weight": 0.0}):
+        made, batch, _ = objective_of("sncse", tiny_bert, TEXT, **bounds)
+        losses.append(float(made(batch).detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 
 def test_build(tmp_path: Path, tiny_bert: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import TrainedMethod
+from bench.training import batch_encoding
+from bench.training.randomness import own_random_state
 from tests.support.messages import missing_facts
-from tests.support.steps import gradients_of, objective_of
+from tests.support.steps import count_losses, gradients_of, objective_of
 from tests.support.training import options_of, stages_of, toy_sentences, train_alone
 
 Changes = dict[str, OptionValue]
@@ -71,6 +74,95 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         assert float(loss.detach()) > 0
 
 
+@pytest.mark.parametrize(("method", "changes"), [*SHORT, ("bsl", {"blocks": 1}), ("simcse", {})])
+def test_only_dropout_draws_anew(method: str, changes: Changes, tiny_bert: Path, tiny_mlm: Path) -> None:
+    """The loss of one step under two states of the generator, with and without dropout."""
+    losses: dict[float, set[float]] = {0.3: set(), 0.0: set()}
+    text = toy_sentences()[:6]
+    given = context(method, tiny_bert, tiny_mlm) | {"partners": text[::-1]}
+    stills: dict[str, Changes] = {"denosent": {"noise": 0.0}, "diffcse": {"generator_dropout": False}}
+    options = changes | stills.get(method, {})
+    for dropout, found in losses.items():
+        for seed in (1, 2):
+            made, batch, _ = objective_of(method, tiny_bert, text, given, **(options | {"dropout": dropout}))
+            with own_random_state(seed, "dropout"):
+                found.add(float(made(batch).detach()))
+    assert [len(found) for found in losses.values()] == [2, 1]
+    assert not losses[0.0] & losses[0.3]
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("arccse", {"triplet_min_length": 3, "triplet_margin": 0.5}),
+        ("bsl", {"blocks": 1}),
+        ("crop", {}),
+        ("crop", {"train_pooling": "cls"}),
+        ("denosent", {**DECODER, "noise": 0.0}),
+        ("esimcse", {}),
+        ("infocse", {"mlm_weight": 0.5}),
+        ("iscse", {"buffer": 6, "neighbours": 2}),
+        ("mixcse", {}),
+        ("promptbert", {}),
+        ("sncse", {"max_length": 24}),
+        ("sup_simcse", {}),
+        ("vascl", {}),
+        ("whitenedcse", {"groups": 4}),
+    ],
+)
+def test_chunks_change_nothing(
+    method: str, changes: Changes, tiny_bert: Path, tiny_mlm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step's loss and gradients are the same whatever fits into one forward."""
+    assert not discover().get(method).card.padding_matters
+    text, found = toy_sentences()[:6], []
+    given = context(method, tiny_bert, tiny_mlm) | {"partners": text[::-1]}
+    for budget in (16, 10_000):
+        monkeypatch.setattr(batch_encoding, "default_batch_tokens", lambda _, budget=budget: budget)
+        made, batch, _ = objective_of(method, tiny_bert, text, given, **changes)
+        loss = made(batch)
+        found.append((float(loss.detach()), gradients_of(made, loss)))
+    (one, parts), (other, whole) = found
+    assert one == pytest.approx(other, rel=1e-9)
+    for name, gradient in parts.items():
+        torch.testing.assert_close(gradient, whole[name], rtol=1e-6, atol=1e-9)
+
+
+# a method, options of all its steps, and options that each change the loss
+OPTIONS: list[tuple[str, Changes, list[Changes]]] = [
+    (
+        "angle",
+        {},
+        [{"angle_weight": 1.0}, {"cosine_weight": 1.0}, {"ibn_weight": 2.0}, {"cln_weight": 0.5},
+         {"ibn_scale": 5.0}, {"angle_scale": 5.0}],
+    ),
+    (
+        "arccse",
+        {"triplet_min_length": 3, "triplet_margin": 0.5},
+        [{"triplet": False}, {"margin": 0.0}, {"triplet_weight": 1.0}, {"triplet_margin": 0.1}, {"tau": 0.1}],
+    ),
+    (
+        "dclr",
+        {},
+        [{"phi": 1.1}, {"noise_times": 0.5}, {"noise_steps": 0}, {"noise_rate": 0.5}, {"loss": "paper"},
+         {"head": "tanh"}, {"mask_padding": True}, {"tau": 0.1}],
+    ),
+    ("mixcse", {}, [{"mix": 0.5}, {"mixed": "paper"}, {"tau": 0.1}]),
+    ("sncse", {"max_length": 24}, [{"bml_weight": 0.5}, {"alpha": 0.2}, {"beta": 0.21}, {"tau": 0.1}]),
+    ("sup_simcse", {}, [{"hard_negative_weight": 2.0}, {"tau": 0.1}]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "base", "changes"), OPTIONS)
+def test_every_option_changes_the_loss(
+    method: str, base: Changes, changes: list[Changes], tiny_bert: Path, tiny_mlm: Path
+) -> None:
+    text = toy_sentences()[:8]
+    given = context(method, tiny_bert, tiny_mlm) | {"partners": text[::-1], "negatives": text[1:] + text[:1]}
+    step = partial(objective_of, method, tiny_bert, text, given)
+    assert count_losses(step, [base | change for change in ({}, *changes)]) == 1 + len(changes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "changes"),
@@ -83,6 +175,7 @@ def test_odd_batches_have_a_finite_loss_and_gradient(
         ("infocse", {}),
         ("iscse", {"buffer": 24}),
         ("pcl", {}),
+        ("pcl", {"fix_peer": True, "augs": "dp"}),
         ("mixcse", {}),
         ("vascl", {}),
         ("whitenedcse", {"groups": 4}),
@@ -103,7 +196,8 @@ def test_what_is_kept(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: s
 @pytest.mark.parametrize(
     ("method", "changes", "others"),
     [
-        ("angle", {}, {}),
+        ("angle", {}, {"angle_weight": 1.0}),
+        ("bsl", {"blocks": 1, "select": "cosine"}, {"decay": 0.5}),
         ("crop", {}, {"views": "dropout"}),
         ("dclr", {}, {"noise_steps": 0}),
         ("denosent", {**DECODER, "max_length": 12}, {"noise": 0.1}),
@@ -128,8 +222,28 @@ def test_training_repeats_with_its_seed(
     assert all(torch.equal(value, same.kept()[name]) for name, value in first.kept().items())
     assert first.score() == pytest.approx(first.facts["selected_dev"], abs=1e-6)
     assert train(seed=2).losses != first.losses
-    if others:
-        assert train(changes | others).losses != first.losses
+    assert train(changes | others).losses != first.losses
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "others"),
+    [
+        ("denosent", {**DECODER, "max_length": 12}, {"warmup": 0.0}),
+        ("vascl", {"radius": 2.0, "lr": 1e-4}, {"head_rate": 1.0}),
+        ("simcse", {}, {"lr": 1e-4}),
+        ("simcse", {}, {"schedule": "constant"}),
+        ("simcse", {}, {"weight_decay": 0.5}),
+    ],
+)
+def test_rates_are_seen_from_the_second_step_on(
+    tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: str, changes: Changes, others: Changes
+) -> None:
+    given = context(method, tiny_bert, tiny_mlm)
+    one, other = (
+        train_alone(method, tiny_bert, tmp_path, given, **more).losses for more in (changes, changes | others)
+    )
+    assert one[0] == other[0]
+    assert one[1:] != other[1:]
 
 
 def test_pooling_at_inference_is_no_setting_of_the_training() -> None:
@@ -162,7 +276,9 @@ REFUSED: list[tuple[str, Changes, tuple[object, ...]]] = [
     ("denosent", {"contrastive_weight": 0.0, "generative_weight": 0.0}, ("generative_weight", "above 0")),
     ("denosent", {"max_length": 40}, ("max_length 40", "up to 35")),
     ("esimcse", {"max_length": 36}, ("max_length 36", 45, "below 40", "esimcse.repetition_rate")),
+    ("esimcse", {"repetition_unit": "word", "repetition_rule": "paper"}, ("esimcse.repetition_rule",)),
     ("iscse", {"buffer": 20}, ("iscse.buffer", 20, "a batch, 24", "a group, 17")),
+    ("iscse", {"buffer": 40, "neighbours": 40}, ("iscse.buffer", 40, "a group, 41")),
     ("iscse", {"alpha_schedule": "cosine", "alpha_start": 0.2}, ("iscse.alpha_start", 0.2, "alpha 0.1")),
     ("pcl", {"augs": "sf+xx"}, ("pcl.augs", "'xx'", "sf, rv, de, rp, dp")),
     ("promptbert", {"max_length": 31}, ("max_length 31", "up to 30")),
@@ -201,7 +317,9 @@ def test_refused_settings(
 
 def test_a_text_longer_than_the_model_reads(tmp_path: Path, tiny_bert: Path) -> None:
     """A longer max_length alone is no error: the text may be short."""
-    assert train_alone("simcse", tiny_bert, tmp_path, max_length=41).facts["steps"] > 0
+    assert train_alone("simcse", tiny_bert, tmp_path, max_length=41).facts["steps"] == 4
+    words = train_alone("esimcse", tiny_bert, tmp_path, max_length=38, repetition_unit="word", steps=1)
+    assert words.facts["steps"] == 1  # repeated words are cut with their sentence, repeated subwords are not
     long = {"sentences": ["a b", "one " * 60, "a"]}
     with pytest.raises(InputError) as caught:
         train_alone("simcse", tiny_bert, tmp_path, long, max_length=41)

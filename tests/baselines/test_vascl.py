@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.baselines.vascl import find_batch_neighbours, find_worst_direction, near_nce
+from bench.baselines.vascl import find_batch_neighbours, find_worst_direction, near_nce, scale_to_unit
 from bench.card import OptionValue
-from bench.training.loop import TrainSettings, train
+from bench.training.loop import TrainSettings, parameter_groups, train
 from bench.training.randomness import generator, own_random_state
 from bench.training.training_heads import ContrastHead
-from tests.support.steps import objective_of, same_step
+from tests.support.steps import count_losses, gradients_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random
 
 TEXT = [*SENTENCES, "the doctor is on the hill", "children are singing"]
@@ -134,6 +134,16 @@ def test_direction_is_the_released_loops(steps: int, xi: float) -> None:
         assert not bool(find(e[:1], find_batch_neighbours(e[:1], 3), start[:1]).any())
 
 
+def test_the_direction_raises_the_loss_more_than_others_do() -> None:
+    head, e, xi = made_head(), random(8, 6), 0.05
+    near, starts = find_batch_neighbours(e, 3), [scale_to_unit(random(8, 6, seed=seed)) for seed in range(20)]
+    worst = find_worst_direction(head, e, near, starts[0], xi=xi, tau=0.5, steps=5)
+    losses = [
+        float(near_nce(head(e), head(e + xi * d), near, 0.5).detach()) for d in (worst, -worst, *starts)
+    ]
+    assert losses.index(max(losses)) == 0
+
+
 def slow_step(made: Any, rows: list[Any], config: dict[str, OptionValue], start: Tensor) -> Tensor:
     """Loss of a step from the formulas, each row alone in a forward of its own, without dropout."""
     tau, radius = float(config["tau"]), float(config["radius"])
@@ -158,6 +168,7 @@ def slow_step(made: Any, rows: list[Any], config: dict[str, OptionValue], start:
     return loss + slow_contrast(g(fixed).detach(), g(moved), near, tau)
 
 
+BASE: dict[str, OptionValue] = {"neighbours": 2, "radius": 1.5, "features": 7, "tau": 0.5}
 CHANGES: list[dict[str, OptionValue]] = [
     {},
     {"radius": 0.0},
@@ -173,13 +184,28 @@ CHANGES: list[dict[str, OptionValue]] = [
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue]) -> None:
-    base: dict[str, OptionValue] = {"neighbours": 2, "radius": 1.5, "features": 7, "tau": 0.5}
-    config = options_of("vascl", **base) | changes
-    made, rows, _ = objective_of("vascl", tiny_bert, TEXT, **(base | changes))
+    config = options_of("vascl", **BASE) | changes
+    made, rows, _ = objective_of("vascl", tiny_bert, TEXT, **(BASE | changes))
     drawn = torch.rand(len(TEXT), 16, generator=generator(1, "direction/vascl")) - 0.5
     loss = made(rows)
     found = same_step(made, loss, slow_step(made, rows, config, drawn.double()), rel=1e-8)
     assert {"head.inner.weight", "head.outer.weight"} <= found.keys()
+
+
+def test_every_option_changes_the_loss_or_its_gradient(tiny_bert: Path) -> None:
+    step = partial(objective_of, "vascl", tiny_bert, TEXT)
+    assert count_losses(step, [BASE | change for change in CHANGES]) == len(CHANGES) - 1
+    found = []
+    for changes in ({}, {"radius": 0.0}, {"perturbed_gradient": "encoder"}):
+        made, rows, _ = step(**(BASE | changes))
+        found.append(gradients_of(made, made(rows)))
+    head, none, encoder = found
+    for name, gradient in none.items():  # released: the perturbed view's gradient reaches only the head
+        assert torch.equal(head[name], gradient) != name.startswith("head.")
+    assert not torch.allclose(
+        encoder["encoder.encoder.layer.0.output.dense.weight"],
+        head["encoder.encoder.layer.0.output.dense.weight"],
+    )
 
 
 def test_the_head_learns_at_its_own_rate(tiny_bert: Path) -> None:
@@ -193,3 +219,15 @@ def test_the_head_learns_at_its_own_rate(tiny_bert: Path) -> None:
     assert moved["head.inner.weight"] == pytest.approx(50e-4, rel=1e-3)
     assert moved["head.outer.weight"] == pytest.approx(50e-4, rel=1e-3)
     assert max(far for name, far in moved.items() if not name.startswith("head.")) < 1.01e-4
+
+
+def test_parameter_groups_of_two_rates(tiny_bert: Path) -> None:
+    made, _, _ = objective_of("vascl", tiny_bert, TEXT, head_rate=50.0)
+    settings = TrainSettings(1e-4, 2, 1, 1, weight_decay=0.1, decay_all=False)
+    groups = parameter_groups(made.module, settings)
+    assert [group["rate_scale"] for group in groups] == [1.0, 50.0, 1.0]
+    assert [group.get("weight_decay") for group in groups] == [None, None, 0.0]
+    assert sum(len(group["params"]) for group in groups) == len(list(made.parameters()))
+    assert {id(p) for p in groups[1]["params"]} == {id(p) for p in made.head.parameters()}
+    plain, _, _ = objective_of("simcse", tiny_bert, TEXT)
+    assert all("rate_scale" not in group for group in parameter_groups(plain.module, settings))

@@ -17,7 +17,13 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bench.baselines.vectors import AverageEncoder, fill_mean_vectors, remove_common_component, sif_weights
+from bench.baselines.vectors import (
+    AverageEncoder,
+    SifScorer,
+    fill_mean_vectors,
+    remove_common_component,
+    sif_weights,
+)
 from bench.card import BuildContext, OptionValue
 from bench.data.tasks import PairSubset, PairTask
 from bench.data.toy import make_toy_task
@@ -343,6 +349,34 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     for record in (tmp_path / "results" / "local").rglob("toy.json"):
         code, out, err = cli("rerun", str(record), "--model", str(path))
         assert (code, out.split(":")[0]) == (0, "equal"), err
+
+
+def test_the_counts_are_of_the_text_that_is_given(cli: Cli, tmp_path: Path) -> None:
+    path, text, counts = toy_file(tmp_path), tmp_path / "text.txt", tmp_path / "counts.json"
+    text.write_text("the old man\nthe\na car\n")
+    counts.write_text(json.dumps({"the": 2, "old": 1, "man": 1, "a": 1, "car": 1}))
+    given = ("--corpus", str(text), "--dev", "toy")
+    code, _, err = cli("run", "--methods", f"x=vectors:{path}:sif", "--suite", "toy", *given)
+    assert code == 0, err
+    (record,) = records(tmp_path).values()
+    task = make_toy_task()
+    first, second = zip(*task.all_pairs(), strict=True)
+    gold = [value for subset in task.subsets for value in subset.gold]
+    similarities = SifScorer(path, counts, 1e-3).score_pairs(first, second)
+    assert record.score("TOY") == pytest.approx(spearmanr(similarities, gold).statistic, abs=1e-9)
+
+
+def test_a_damaged_number_fails_the_cell_with_file_and_line(cli: Cli, tmp_path: Path) -> None:
+    """The plan reads neither numbers nor sentences."""
+    written(tmp_path, LINES + b"dog 1 2 x\n")
+    written(tmp_path, b"Katze 1 2\nHund 3 4\n", "german.txt")
+    methods = "a=vectors:g.txt,b=vectors:german.txt,c=vectors:german.txt:sif"
+    assert cli("run", "--methods", methods, "--suite", "toy")[0] == 1
+    reasons = {record.method: str(record.reason) for record in records(tmp_path).values()}
+    assert reasons["a"].startswith("g.txt:5: 'x'")
+    tokens = [token for pair in make_toy_task().all_pairs() for token in " ".join(set(pair)).split()]
+    for name in "bc":
+        assert not missing_facts(reasons[name], "german.txt", f"{len(set(tokens))} distinct words")
 
 
 @pytest.mark.parametrize(

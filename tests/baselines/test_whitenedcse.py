@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from scipy.linalg import fractional_matrix_power
 from torch import Tensor
 
 from bench.baselines.whitenedcse import automatic_groups, multi_positive_nce
 from bench.card import OptionValue
 from bench.training.augmentation import repeat_subwords
-from bench.training.group_whitening import group_whiten, inverse_root, inverse_root_by_products
+from bench.training.group_whitening import group_whiten, inverse_root, inverse_root_by_products, whiten_views
 from bench.training.randomness import generator
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, by_loops, options_of, random, toy_sentences
@@ -40,6 +42,35 @@ def test_every_group_is_white(groups: int, batch: int) -> None:
     close(moved, white[places])
     if 1 < groups < 12:  # only groups are white: channels of two groups may go together
         assert float((everything - unit).abs().max()) > 0.01
+
+
+def zca(features: Tensor) -> Tensor:
+    """Full ZCA by scipy's power of the covariance."""
+    centred = (features - features.mean(0)).numpy()
+    matrix = centred.T @ centred / len(features) + EPS * np.eye(features.shape[1])
+    return torch.from_numpy(centred @ fractional_matrix_power(matrix, -0.5))
+
+
+@pytest.mark.parametrize(
+    ("order", "groups", "together"),
+    [
+        (range(6), 1, [[0, 1, 2, 3, 4, 5]]),
+        ([4, 1, 0, 5, 3, 2], 1, [[0, 1, 2, 3, 4, 5]]),  # ZCA turns with its input
+        (range(6), 3, [[0, 1], [2, 3], [4, 5]]),
+        ([0, 5, 1, 4, 2, 3], 3, [[0, 5], [1, 4], [2, 3]]),
+        ([4, 1, 0, 5, 3, 2], 6, [[0], [1], [2], [3], [4], [5]]),  # a batch norm without weights
+    ],
+)
+def test_groups_are_zca_and_the_channels_go_back(
+    order: Sequence[int], groups: int, together: list[list[int]]
+) -> None:
+    features = random(30, 6)
+    white = group_whiten(features, torch.tensor(order), groups, eps=EPS)
+    for channels in together:
+        assert torch.allclose(white[:, channels], zca(features[:, channels]), rtol=1e-6, atol=1e-8)
+    views, orders = [features, random(30, 6, seed=1)], torch.stack([torch.tensor(order), shuffle(6)])
+    for part, view, own in zip(whiten_views(views, orders, groups), views, orders, strict=True):
+        assert torch.equal(part, group_whiten(view, own, groups))
 
 
 def released(features: Tensor, engine: str) -> Tensor:

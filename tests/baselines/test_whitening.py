@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
 from bench.baselines.whitening import Moments, TargetWhitening, WhitenedEncoder, normalise_rows, whiten
@@ -72,6 +73,19 @@ def test_parts_give_the_same_moments(cuts: tuple[int, ...]) -> None:
     assert parts.count == 50
     np.testing.assert_allclose(parts.mean, one.mean, rtol=1e-12)
     np.testing.assert_allclose(np.abs(parts.kernel()), np.abs(one.kernel()), rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("k", [6, 2])
+def test_a_rotation_of_the_input_leaves_all_cosines(k: int) -> None:
+    def cosines(rows: Any) -> Any:
+        moments = fitted(rows)
+        white = normalise_rows(whiten(rows, moments.mean, moments.kernel()[:, :k]))
+        return white @ white.T
+
+    vectors = vectors_of(80, 6).astype(np.float64)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
+    for moved in (vectors @ turn, vectors * 7 - 3):
+        assert np.allclose(cosines(moved), cosines(vectors), rtol=0, atol=1e-9)
 
 
 def test_fewer_vectors_than_dimensions() -> None:
@@ -214,6 +228,23 @@ def test_one_stage_serves_every_k_and_only_the_fit_on_the_text_has_one() -> None
     assert stages() == stages(fit="train", k=0) == ()
     assert stages(fit="train", k=5) == stages(fit="train")
     assert stages(fit="train", text="a")[0].text == "a"
+
+
+@pytest.mark.slow
+def test_the_command(cli: Cli, tmp_path: Path, uneven_bert: Path) -> None:
+    methods = "whitening,plain=whitening[k=0],few=whitening[k=4],untrained[pooling=avg_first_last]"
+    layer = ("--set", "untrained.first_layer=layer1")
+    code, _, err = cli("run", "--methods", methods, "--suite", "toy", "--backbone", str(uneven_bert), *layer)
+    assert code == 0, err
+    scores = {record.method.split("[")[0]: record.score("TOY") for record in records(tmp_path).values()}
+    assert scores["plain"] == scores["untrained"]  # no sentence has 64 tokens here
+    assert len(set(scores.values())) == 3
+    task = make_toy_task()
+    first, second = zip(*task.all_pairs(), strict=True)
+    white = white_by_hand(by_hand(uneven_bert, [*first, *second]))
+    gold = [value for subset in task.subsets for value in subset.gold]
+    expected = spearmanr((white[: len(first)] * white[len(first) :]).sum(1), gold).statistic
+    assert scores["whitening"] == pytest.approx(expected, abs=2e-3)
 
 
 def test_text_needed(cli: Cli, tmp_path: Path, uneven_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,8 +71,8 @@ def test_draws_have_the_papers_moments() -> None:
     angles = sample_positives(means, batches=20_000)
     one = np.arccos(sample_negatives(means, batches=20_000, negatives=1).largest)
     for drawn, deviation in ((angles, 0.05), (one, 0.1)):
-        assert drawn.mean(axis=1) == pytest.approx(means, abs=0.004)
-        assert drawn.std(axis=1) == pytest.approx([deviation] * 2, abs=0.002)
+        assert drawn.mean(axis=1) == pytest.approx(means, abs=0.04 * deviation)
+        assert drawn.std(axis=1) == pytest.approx([deviation] * 2, abs=0.02 * deviation)
     again, other = sample_positives(means, 20_000), sample_positives(means, 20_000, seed=1)
     assert np.array_equal(again, angles)
     assert not np.array_equal(other, angles)
@@ -116,6 +116,29 @@ def test_components_are_those_of_the_losses() -> None:
             batches = [as_losses_see_it(0.5, cosines[n, b]) for b in range(5)]
             largest = [float(negative_weights(s, Paradigm(tau=tau))[0].max()) for s in batches]
             assert share[n] == pytest.approx(np.mean(largest), rel=1e-9)
+
+
+def test_dissipation_is_1_where_the_means_are_close_and_0_where_they_are_far() -> None:
+    grid = dissipation_grid(positive=positive_means(10), negative=negative_means(10), batches=100)
+    for values in grid.values():
+        assert values.min() >= 0
+        assert values.max() <= 1
+        assert values[0, 0] > 0.98  # both pi/20
+        assert values[0, -1] < 1e-3
+        assert values[-1, 4] > 0.98  # about pi/2 both
+        assert np.diff(values, axis=1).max() <= 0.02  # falls with mu_neg
+        assert np.diff(values, axis=0).min() >= -0.02  # rises with mu_pos
+
+
+def test_share_of_the_hardest() -> None:
+    share = partial(sampled_hardest_share, negative=negative_means(10), batches=200)
+    shares, released = share(), share(positive=0.5, least_dissipation=0.01)
+    assert shares.shape == (6, 10)
+    assert 1 / 127 <= shares.min() <= shares.max() <= 1
+    assert np.diff(shares, axis=0).min() > 0  # a smaller temperature, a larger share
+    assert released[:, 0] == pytest.approx(shares[:, 0], rel=1e-12)  # all batches count
+    assert released[2:, -1].tolist() == [1, 1, 1, 1]  # none does
+    assert shares[2, -1] < 0.1
 
 
 def test_some_batches_count() -> None:

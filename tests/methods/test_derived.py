@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bench.encoder import Encoder
 from bench.errors import InputError
+from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import ComposedMethod
 from tests.support.messages import missing_facts
-from tests.support.training import options_of, plan_on_toy
+from tests.support.training import SENTENCES, options_of, plan_on_toy, train_alone
 
 
 def members_of(name: str, **given: bool | str | float) -> dict[str, str]:
@@ -65,3 +68,31 @@ def test_the_twin_of_a_distilled_union_is_the_one_with_sick(tmp_path: Path, tiny
     joint = stages["tncse"]["joint"]["key"]
     assert stages["tncse_d"]["teacher/joint"]["key"] == joint
     assert stages["tncse_uc_d"]["teacher/twin/joint"]["key"] == joint
+
+
+def test_a_union_of_single_encoders_and_its_student(tmp_path: Path) -> None:
+    union = "ensemble:0.3*rankcse+0.7*infocse"
+    jobs = plan_on_toy(f"uc={union},uc_d=distill[of={union},sick=true,lr=1.5e-5]", tmp_path).jobs
+    parts, student = (job.cell for job in jobs)
+    assert [(member.card.name, role) for role, member in parts.members] == [
+        ("rankcse", "1"),
+        ("infocse", "2"),
+    ]
+    distilled = student.stages[-1]
+    assert (distilled.spec.text, dict(distilled.spec.config)["lr"]) == ("train+sick", 1.5e-5)
+    assert {stage.key for stage in parts.all_stages} < {stage.key for stage in student.all_stages}
+    assert {stage.spec.text for stage in parts.all_stages} == {"train"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tncse_d", "jtcse_uc_d", "distill"])
+def test_a_student_under_another_pooling(tmp_path: Path, tiny_bert: Path, name: str) -> None:
+    """The same student, read otherwise; avg_first_last takes layer 1, as for every trained encoder."""
+    given = {"members": {"teacher": TransformerEncoder(tiny_bert, "avg")}}
+    trained = train_alone(name, tiny_bert, tmp_path, given)
+    assert trained.losses[-1] < trained.losses[0]
+    for pooling in ("cls", "avg", "avg_first_last", "pooler"):
+        found = trained.encoder(pooling=pooling)
+        wanted = TransformerEncoder(trained.folder / "selected", pooling, first_layer="layer1")
+        assert isinstance(found, Encoder)
+        assert np.array_equal(found.encode(SENTENCES), wanted.encode(SENTENCES))

@@ -247,6 +247,38 @@ def test_the_released_positive_weighs_r_times_both_views_weights(name: str) -> N
 
 
 @pytest.mark.parametrize("name", LOSSES)
+def test_a_row_that_the_released_gd_drops_has_no_role(name: str) -> None:
+    steps = replace(ALL, m=0.5)
+    given = views(7, size=3, spread=2.0, seed=3)
+    kept = [(1 - (view @ view.T).fill_diagonal_(-1).max(1).values < steps.m) for view in given]
+    assert 0 < int(kept[0].sum()) < 7
+    for gradient, keep in zip(gradients(partial(LOSSES[name], steps=steps), *given), kept, strict=True):
+        assert (gradient.abs().sum(1) > 0).tolist() == keep.tolist()
+
+
+def test_the_released_gd_keeps_fewer_anchors_than_the_papers() -> None:
+    kept = dict.fromkeys(("released", "paper"), 0)
+    for (_, spread, seed), form in product(BATCHES, kept):
+        given = views(9, size=12, spread=spread, seed=seed)
+        got = gradients(partial(LOSSES["vicreg"], steps=ALL, form=form), *given)
+        kept[form] += sum(int((gradient.abs().sum(1) > 0).sum()) for gradient in got)
+    assert 0 < kept["released"] < kept["paper"]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("form", ["released", "paper"])
+def test_nu_counts_until_step_w_or_mhs_step_r(name: str, form: str) -> None:
+    first, second = views(6)
+    for switches in SWITCHES:
+        steps = replace(ALL, **switches)
+        one, three = (float(LOSSES[name](first, second, replace(steps, nu=nu), form)) for nu in (1.0, 3.0))
+        dropped = form == "paper" and steps.gd and one == 0
+        assert dropped or (one != three) == (not switches["r" if name == "mhs" else "w"])
+        if name == "mhs":  # it has no step w
+            assert float(mhs(first, second, replace(steps, nu=1.0, w=not steps.w), form)) == one
+
+
+@pytest.mark.parametrize("name", LOSSES)
 def test_the_margin_decides(name: str) -> None:
     """Rows at 0 and 60 degrees, their positives at 30 and 90."""
     angles = torch.tensor([0.0, 60.0, 30.0, 90.0], dtype=torch.float64).deg2rad()

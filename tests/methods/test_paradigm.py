@@ -36,7 +36,7 @@ from bench.losses.paradigm_losses import (
 from bench.methods.paradigm import PairObjective, contrastive_loss
 from tests.support.paradigm import BATCHES, CONTRASTIVE, EXACT, Loss, gradients, options, views
 from tests.support.steps import nce_by_loops, objective_of, same_step
-from tests.support.training import SENTENCES
+from tests.support.training import SENTENCES, train_alone
 
 OF_TABLE_1 = {  # components that Table 1 gives each loss
     "infonce": Paradigm(gd="infonce", w="infonce"),
@@ -395,3 +395,12 @@ def test_the_head_and_frozen_embeddings(tiny_bert: Path) -> None:
     del model.embeddings
     with pytest.raises(InputError, match=r"BertModel .*freeze_embeddings=false"):
         made(model)
+
+
+@pytest.mark.parametrize("name", ["paradigm", "m_barlow"])
+def test_training_leaves_the_embeddings(name: str, tiny_bert: Path, tmp_path: Path) -> None:
+    found = train_alone(name, tiny_bert, tmp_path, {"sentences": SENTENCES}, steps=3, batch_size=3)
+    assert (found.facts["steps"], found.facts["sentences_seen"]) == (3, 3 + 1 + 3)
+    before, after = AutoModel.from_pretrained(tiny_bert).state_dict(), found.kept()
+    for layer, moves in (("embeddings.word_embeddings", False), ("encoder.layer.0.output.dense", True)):
+        assert torch.equal(before[f"{layer}.weight"], after[f"{layer}.weight"]) != moves

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from bench.losses.twin_losses import cross_nce, ltn, nce_released, tensor_norm_ratio, tower_nce
@@ -156,6 +158,21 @@ def test_norm_ratio_by_hand() -> None:
     assert ratios[0] == ratios[5] == 0
 
 
+NUMBERS = st.floats(-100, 100).filter(lambda x: x == 0 or abs(x) > 1e-3)
+VECTORS = st.lists(NUMBERS, min_size=3, max_size=3)
+
+
+@given(VECTORS, VECTORS, st.floats(1e-2, 1e3))
+def test_norm_ratio_properties(x: list[float], y: list[float], factor: float) -> None:
+    a, b = rows(tuple(x)), rows(tuple(y))
+    value, lengths = float(tensor_norm_ratio(a, b)), math.hypot(*x) + math.hypot(*y)
+    assert 0 <= value <= 1 + 1e-12
+    assert (value == 0) == (x == y)
+    assert float(tensor_norm_ratio(b, a)) == value
+    assert float(tensor_norm_ratio(a * factor, b * factor)) == pytest.approx(value, rel=1e-12, abs=1e-12)
+    assert value == pytest.approx(math.dist(x, y) / (lengths or 1), rel=1e-12)
+
+
 def test_norm_ratio_gradients() -> None:
     a, b = random(5, 3).requires_grad_(), random(5, 3, seed=1).requires_grad_()
     assert torch.autograd.gradcheck(tensor_norm_ratio, (a, b))
@@ -198,8 +215,12 @@ def test_ltn_gradients() -> None:
     given_rows = tuple(random(8, 3, seed=seed).requires_grad_() for seed in range(4))
     cosines = torch.cosine_similarity(given_rows[0][0::2], given_rows[2][1::2])
     assert float(cosines.detach().min()) < -0.05 < 0.05 < float(cosines.detach().max())
-    for angle in ("cross", "paper"):
-        assert torch.autograd.gradcheck(lambda *given, form=angle: ltn(*given, angle=form), given_rows)
+    for angle, place in (("cross", 1), ("paper", 0)):
+        assert torch.autograd.gradcheck(lambda *parts, form=angle: ltn(*parts, angle=form), given_rows)
+        # first views of a, h_b's second (cross) or first (paper), second views of p_b
+        parts = backward(ltn(*given_rows, angle=angle), *given_rows)
+        for part, used in zip(parts, (0, 0, place, 1), strict=True):
+            assert float(part[1 - used :: 2].abs().max()) == 0 < float(part[used::2].abs().max())
 
 
 def test_negative_cosine_is_a_constant() -> None:

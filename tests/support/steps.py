@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from bench.card import OptionValue
 from bench.nn.backbone import load_backbone
 from bench.training import sentence_encoder
 from bench.training.masking import mask_tokens
+from bench.training.randomness import own_random_state
 from tests.support.rank_work import Stop, in_float64
 from tests.support.training import SENTENCES, options_of, stage_context, stages_of
 
@@ -119,6 +120,23 @@ def simcse_loss(made: Any, backbone: Path, sentences: Sequence[str] = SENTENCES)
     plain, rows, _ = objective_of("simcse", backbone, sentences)
     plain.head.load_state_dict(made.head.state_dict())
     return float(plain(rows).detach())
+
+
+def count_losses(
+    step: Callable[..., tuple[Any, list[Any], Any]],
+    changes: Iterable[Mapping[str, OptionValue]],
+    batches: Sequence[Sequence[int]] = (),
+) -> int:
+    """Count the different losses of a step, or of steps on these batches, under each of the changes."""
+    losses = set()
+    for change in changes:
+        made, rows, _ = step(**change)
+        with own_random_state(1, "noise"):
+            loss = sum(
+                float(made([rows[i] for i in chosen]).detach()) for chosen in batches or [range(len(rows))]
+            )
+        losses.add(round(loss, 9))
+    return len(losses)
 
 
 def cls_of(model: Any, row: Sequence[int]) -> Tensor:
