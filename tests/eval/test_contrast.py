@@ -1,4 +1,4 @@
-"""Contrast suites: the credit of an item, and records that can be checked, compared and shown."""
+"""Contrast suites: the credit of an item, and records."""
 
 from __future__ import annotations
 
@@ -14,34 +14,22 @@ from bench.data.contrast_items import ContrastTask
 from bench.errors import BenchError
 from bench.eval.contrast_suite import ContrastSuite, credit_items
 from bench.eval.measure import MeasureContext
-from bench.eval.suite_measures import measure_of
 from bench.stats.inputs import make_generator
 from tests.support.cli import Cli, records
 from tests.support.encoders import FunctionEncoder
 from tests.support.forge import forge
 from tests.support.messages import missing_facts
 
-TASK = ContrastTask(
-    "number",
-    (
-        ("a b c", "a b d", "a x y"),
-        ("a b c", "a y z", "a b d"),
-        ("a b c", "a b d", "a b e"),
-        ("q r", "q r", "s"),
-    ),
-    ("rules", 4, "0" * 64),
-)
+ABC = "a b c"
+TRIPLES = ((ABC, "a b d", "a x y"), (ABC, "a y z", "a b d"), (ABC, "a b d", "a b e"), ("q r", "q r", "s"))
+TASK = ContrastTask("number", TRIPLES, ("rules", 4, "0" * 64))
 NAMES = {"negation", "swap", "number", "antonym", "order"}
-SETTING = MeasureContext("exact", "m", "i", Path())
-SENTENCES = (
-    "A tall man is peeling a pear with a spoon.",
-    "Two cats are asleep on the sofa.",
-    "The large ship is sailing under a bridge.",
-    "A gray dog is running through the kitchen.",
-    "Seven people are painting a small boat.",
-)
-
-
+SETTING, SUITE = MeasureContext("exact", "m", "i", Path()), ContrastSuite("contrast")
+SENTENCES = """A tall man is peeling a pear with a spoon.
+Two cats are asleep on the sofa.
+The large ship is sailing under a bridge.
+A gray dog is running through the kitchen.
+Seven people are painting a small boat."""
 ANGLES = {"a b c": 0, "a b d": 10, "a x y": 20, "a y z": -20, "a b e": -10, "q r": 0, "s": 90}
 
 
@@ -53,7 +41,7 @@ def place_on_circle(sentences: Any) -> Any:
 def test_by_hand() -> None:
     """Nearer to the paraphrase, to the distractor, as near to both, equal to the paraphrase."""
     encoder = FunctionEncoder(place_on_circle)
-    found = ContrastSuite("contrast").measure(encoder, [TASK], SETTING)
+    found = SUITE.measure(encoder, [TASK], SETTING)
     expected = np.cos(np.deg2rad([[10, 20], [20, 10], [10, 10], [0, 90]])) @ [1, -1]
     assert found.predictions is not None
     assert np.allclose(found.predictions["number"], expected, atol=1e-6)
@@ -66,7 +54,7 @@ def test_by_hand() -> None:
 
 
 def test_a_method_without_vectors_compares_by_its_own_similarity() -> None:
-    found = ContrastSuite("contrast").measure(WordOverlapScorer(), [TASK], SETTING)
+    found = SUITE.measure(WordOverlapScorer(), [TASK], SETTING)
     assert found.predictions is not None
     assert np.allclose(found.predictions["number"], [1 / 3, -1 / 3, 0, 1])
     assert found.scores[0].value == 0.625
@@ -82,7 +70,7 @@ def test_credit_of_items() -> None:
 
 def test_draws_are_of_items() -> None:
     rows = np.array([[1, 1, -1, 0], [-1, -1, -1, -1]], dtype=np.float32)
-    drawn = ContrastSuite("contrast").draws(TASK, rows, None, make_generator(1, "x"), 400)  # type: ignore[arg-type]
+    drawn = SUITE.draws(TASK, rows, None, make_generator(1, "x"), 400)  # type: ignore[arg-type]
     assert drawn.shape == (400, 2)
     assert not drawn[:, 1].any()
     assert set((drawn[:, 0] * 8).tolist()) <= set(range(9))
@@ -93,7 +81,7 @@ def test_draws_are_of_items() -> None:
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "texts" / "own.txt"
     file.parent.mkdir()
-    file.write_text("\n".join(SENTENCES))
+    file.write_text(SENTENCES)
     monkeypatch.chdir(tmp_path)
     return file
 
@@ -107,11 +95,10 @@ def test_records_of_a_users_text(cli: Cli, text: Path, tmp_path: Path) -> None:
     (record,) = (r for r in found.values() if r.method == "word_overlap")
     assert (record.suite, record.metric, set(record.tasks)) == ("contrast:own", "accuracy", NAMES)
     assert record.tasks["number"]["items"] == 2
-    assert record.provenance["contrast"]["swap"]["sentences"] == len(SENTENCES)
+    assert record.provenance["contrast"]["swap"]["sentences"] == 5
 
 
 def better(record: dict[str, Any]) -> None:
-    """A tenth more of one phenomenon, and a fiftieth of the average."""
     for score in record["scores"]:
         score["value"] += {"swap": 0.1, "avg": 0.02}.get(score["task"], 0)
 
@@ -129,8 +116,3 @@ def test_a_users_text_is_verified_where_it_may_be_read(cli: Cli, text: Path, tmp
     forge(path, better)
     code, out, _ = cli("verify", *data)
     assert (code, "swap all accuracy" in out) == (1, True)
-
-
-def test_notes_name_chance() -> None:
-    for name in ("contrast", "contrast:own.txt", "mini-contrast"):
-        assert "Chance is 50" in measure_of(name).notes[-1]

@@ -78,7 +78,7 @@ def test_todays_encoder_gives_the_committed_predictions(data_dir: Path, minilm: 
 @pytest.mark.long
 @pytest.mark.data
 @pytest.mark.parametrize("method", PUBLISHED)
-def test_all_minilm_l6_v2_on_sts7(method: str, bench: Bench, data_dir: Path, minilm: ModelFolder) -> None:
+def test_minilm_on_sts7(method: str, bench: Bench, data_dir: Path, minilm: ModelFolder) -> None:
     done = bench("run", "--methods", method, "--profile", "minilm", "--data", str(data_dir.resolve()))
     assert done.returncode == 0, done.stderr
     (table,) = json.loads(bench("report", "--format", "json").stdout)
@@ -119,9 +119,7 @@ def test_a_part_of_a_task(data_dir: Path, minilm: ModelFolder) -> None:
 
 @pytest.mark.long
 @pytest.mark.data
-def test_all_minilm_l6_v2_on_transfer7(
-    bench: Bench, data_dir: Path, tmp_path: Path, minilm: ModelFolder
-) -> None:
+def test_minilm_on_transfer7(bench: Bench, data_dir: Path, tmp_path: Path, minilm: ModelFolder) -> None:
     for solver, published in (("exact", OPTIMUM), ("sgd", SENTEVAL)):
         done = bench(
             "run", "--methods", "untrained:avg", "--profile", "minilm", "--suite", "transfer7",

@@ -35,6 +35,7 @@ from tests.support.messages import missing_facts
 
 Tasks = dict[str, MtebTask]
 SIZES = {"pairs": 24, "texts": 8, "classes": 8, "order": 3, "search": 8}
+ALL = ("test", "default")
 NOTHING = dict.fromkeys(SIZES, np.empty(0, dtype=np.float32))
 
 
@@ -44,7 +45,6 @@ def tasks(suite: Path) -> Tasks:
 
 
 def predictions_of(seed: int) -> dict[str, FloatArray]:
-    """Something of the right form for every task."""
     rng = np.random.default_rng(seed)
     found = {
         "pairs": rng.normal(size=24).round(1),  # with ties
@@ -57,7 +57,7 @@ def predictions_of(seed: int) -> dict[str, FloatArray]:
 
 
 def statistic(name: str, tasks: Tasks, values: FloatArray, items: Any) -> float:
-    """The score of some items that mteb would have given."""
+    """mteb's score of some items."""
     if name == "pairs":
         gold = [float(row[2]) for row in tasks["pairs"].local.table("file")]  # type: ignore[union-attr]
         return float(spearmanr(values[items], np.array(gold)[items]).statistic)
@@ -75,7 +75,6 @@ def score_by_hand(name: str, tasks: Tasks, values: FloatArray) -> float:
 
 
 def record_of(tasks: Tasks, predictions: dict[str, FloatArray], seed: int = 1) -> RunRecord:
-    """A record as a run leaves it."""
     entries = {}
     for name, task in tasks.items():
         score = score_by_hand(name, tasks, predictions[name])
@@ -170,15 +169,11 @@ def test_averages_of_retrieval_in_another_order(tasks: Tasks) -> None:
 @pytest.mark.parametrize(
     ("kept", "facts"),
     [
-        (None, ("record lacks the parts", "pairs")),
-        ([], ("record lacks the parts", "pairs")),
-        ([["test", "default", 0]], ("record lacks the parts", "pairs")),
-        ([["test", "default", "24"]], ("record lacks the parts", "pairs")),
-        ("test", ("record lacks the parts", "pairs")),
-        ([["test", "default", 7]], ("pairs: 24 predictions", "7 items")),
-        ([["test", "default", 12]], ("pairs: predictions of 12", "24 of default")),
+        *((kept, ("lacks the parts", "pairs")) for kept in (None, [], [[*ALL, 0]], [[*ALL, "24"]], "test")),
+        ([[*ALL, 7]], ("pairs: 24 predictions", "7 items")),
+        ([[*ALL, 12]], ("pairs: predictions of 12", "24 of default")),
         ([["test", "other", 24]], ("pairs: predictions of 24", "0 of other")),
-        ([["test", "default", 10**15]], ("pairs: 24 predictions", "1000000000000000 items")),
+        ([[*ALL, 10**15]], ("pairs: 24 predictions", "1000000000000000 items")),
     ],
 )
 def test_impossible_parts_of_predictions(tasks: Tasks, kept: Any, facts: tuple[str, ...]) -> None:
@@ -294,9 +289,7 @@ def test_a_name_that_predictions_cannot_have(suite: Path) -> None:
         load_mteb_suite(f"local:{suite}")
 
 
-def test_commands_work_over_items_without_mteb(
-    cli: Cli, tasks: Tasks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_over_items(cli: Cli, tasks: Tasks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mteb", None)  # importing it fails
     monkeypatch.setenv("BENCH_DATA", str(tmp_path))
     store = ResultStore(tmp_path / "results", "local")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import bench
 from bench.baselines.external import HuggingFace
@@ -98,24 +99,17 @@ def tasks(tmp_path_factory: pytest.TempPathFactory, mteb: Any) -> Any:
 
 def _harder(folder: Path) -> None:
     """Documents that share words, so that rankings depend on everything."""
-    lines = [f"d{i}\t{a} there a {b} {'the ' * (i % 4)}{c}" for i, (a, b, c) in enumerate(_triples())]
-    (folder / "corpus.tsv").write_text("\n".join(["id\ttext", *lines]) + "\n")
+    triples = [(i, WORDS[i % 8], WORDS[i * i % 7], WORDS[i // 8]) for i in range(48)]
+    corpus = ["id\ttext", *(f"d{i}\t{a} there a {b} {'the ' * (i % 4)}{c}" for i, a, b, c in triples)]
     judged = [f"q{word}\td{i}\t{1 + i % 2}" for j, word in enumerate(WORDS) for i in range(j, 48, 7)]
-    (folder / "qrels.tsv").write_text("\n".join(["query\tdocument\trelevant", *judged]) + "\n")
-    pairs = [f"where {a}\t{b} a {c}\t{int(i % 3 == 0)}" for i, (a, b, c) in enumerate(_triples())]
-    (folder / "rank.tsv").write_text("\n".join(["query\tdocument\trelevant", *pairs]) + "\n")
-
-
-def _triples() -> list[tuple[str, str, str]]:
-    return [(WORDS[i % 8], WORDS[i * i % 7], WORDS[i // 8]) for i in range(48)]
+    pairs = [f"where {a}\t{b} a {c}\t{int(i % 3 == 0)}" for i, a, b, c in triples]
+    grades = "query\tdocument\trelevant"
+    for name, lines in (("corpus", corpus), ("qrels", [grades, *judged]), ("rank", [grades, *pairs])):
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
 
 
 def halved(folder: Path) -> None:
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    half = {name: weight.to(torch.float16) for name, weight in weights.items()}
+    half = {name: weight.half() for name, weight in load_file(folder / "model.safetensors").items()}
     save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(settings | {"dtype": "float16"}))
@@ -135,7 +129,7 @@ def by_bench(encoder: Encoder, tasks: list[MtebTask], folder: Path) -> dict[str,
 
 
 def sentence_transformer(folder: Path, **options: Any) -> Any:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import SentenceTransformer  # takes seconds
 
     return SentenceTransformer(str(folder), device="cpu", **options)
 
@@ -148,9 +142,7 @@ def check_equal(ours: dict[str, float], theirs: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     "author", ["e5", *(pytest.param(name, marks=pytest.mark.long) for name in ("bge", "instruct"))]
 )
-def test_a_folder_scores_as_by_mteb_itself(
-    author: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_folder_scores_are_mtebs(author: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path) -> None:
     folder = folder_of(author, tiny_bert, tmp_path)
     theirs = by_mteb(sentence_transformer(folder), tasks)
     assert len({task.kind for task in tasks}) == len(theirs) == 8
@@ -167,9 +159,7 @@ def test_a_folder_scores_as_by_mteb_itself(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("author", ["distance", "manhattan"])
-def test_distances_are_similarities_too(
-    author: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_similarity_by_distance(author: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path) -> None:
     folder = folder_of(author, tiny_bert, tmp_path)
     pairs = ("STS", "PairClassification", "Summarization")  # mteb: similarity function not specified
     theirs = by_mteb(sentence_transformer(folder), [task for task in tasks if task.kind not in pairs])
@@ -180,9 +170,7 @@ def test_distances_are_similarities_too(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stored", ["weights", "settings"])
-def test_a_folder_in_half_precision_is_computed_in_float32(
-    stored: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_half_precision_folders(stored: str, tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path) -> None:
     """mteb itself computes in half precision unless the script asks for float32."""
     folder = folder_of("e5", tiny_bert, tmp_path)
     if stored == "weights":
@@ -202,9 +190,7 @@ def test_a_folder_in_half_precision_is_computed_in_float32(
 
 
 @pytest.mark.slow
-def test_a_plain_folder_gets_its_prompts_by_option(
-    tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_a_plain_folder_with_prompt_options(tasks: list[MtebTask], tiny_bert: Path, tmp_path: Path) -> None:
     """As a sentence-transformers folder with the same prompts, and as its export."""
     prompts = {"query": "the doctor ", "document": "a river ", "any": "a man "}
     folder = prompted_folder(tiny_bert, tmp_path / "st", prompts, default="any", similarity="cosine")
@@ -315,10 +301,7 @@ def local_tasks(tmp_path_factory: pytest.TempPathFactory) -> list[MtebTask]:
 
 
 def check_public_layout(results: Path) -> Any:
-    """Check what embeddings-benchmark/results asks of a new folder; return the model's meta data.
-
-    Transcribed from its tests: run_settings_check, correct_folder_structure, ensure_correct_metadata.
-    """
+    """Check a folder as the tests of embeddings-benchmark/results do; return the model's meta data."""
     from mteb.models import ModelMeta
     from mteb.results import TaskResult
     from mteb.results.task_result import _expand_run_settings_entry
@@ -419,7 +402,7 @@ def test_a_loaded_encoder_leaves_mteb_alone_until_it_is_asked(tiny_bert: Path, t
         (None, {}),
     ],
 )
-def test_what_a_card_says(card: str | None, expected: dict[str, Any], tmp_path: Path) -> None:
+def test_model_cards(card: str | None, expected: dict[str, Any], tmp_path: Path) -> None:
     if card is not None:
         (tmp_path / "README.md").write_text(card)
     assert read_model_card(tmp_path) == expected

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.embeddings import distinct_sentences, embed_sentences, stream_embeddings
+from bench.eval.embeddings import compare_pairs, distinct_sentences, embed_sentences, stream_embeddings
 from bench.eval.sts import predict_similarities, score_suite, score_task, spearman
 from tests.support.encoders import FunctionEncoder
 from tests.support.messages import missing_facts
@@ -65,8 +66,6 @@ def test_undefined_correlations(x: list[float], y: list[float], facts: tuple[str
 
 
 class BufferedScorer:
-    """Equal similarities, in one buffer."""
-
     def __init__(self, values: Sequence[float] = (0.5,)) -> None:
         self.facts: dict[str, str | int] = {}
         self.values, self.buffer = values, np.zeros(100, dtype=np.float32)
@@ -92,7 +91,7 @@ def task_of(gold: Sequence[float], second: Sequence[float], files: str = "b.tsv"
         (((1, 2, 3), (1, 2, 1)), "", 0.9, "STS, forum", "3 predictions"),
     ],
 )
-def test_undefined_correlations_name_task_and_file(
+def test_undefined_correlations_are_placed(
     golds: Any, files: str, last: float, where: str, what: str
 ) -> None:
     predictions = np.array([0.1, 0.2, 0.3, 0.9, last, last], dtype=np.float32)
@@ -175,16 +174,6 @@ def test_an_encoder_may_sort_its_list() -> None:
     assert (list(found.rows), found.vectors[:, 0].tolist()) == (["ccc", "aa", "b"], [3, 2, 1])
 
 
-class Scorer:
-    """A scorer of pairs with a fixed answer."""
-
-    def __init__(self, answer: object) -> None:
-        self.answer, self.facts = answer, dict[str, str | int]()
-
-    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        return self.answer  # type: ignore[return-value]
-
-
 @pytest.mark.parametrize(
     ("answer", "facts"),
     [
@@ -195,11 +184,10 @@ class Scorer:
         (np.array([0, np.inf], np.float32), ("pair 2", "first", "1 of 2 pairs")),
     ],
 )
-def test_similarities_must_be_finite_and_of_the_promised_shape(
-    answer: object, facts: tuple[str, ...]
-) -> None:
+def test_unusable_similarities_are_refused(answer: object, facts: tuple[str, ...]) -> None:
+    scorer: Any = SimpleNamespace(score_pairs=lambda *_: answer)
     with pytest.raises(BenchError) as caught:
-        predict_similarities(Scorer(answer), [pair_task("A", ("aa", "b"), ("b", "ccc"))])
+        compare_pairs(scorer, ["aa", "b"], ["b", "ccc"])
     assert not missing_facts(caught.value, *facts)
 
 
@@ -207,9 +195,7 @@ def test_all_mean_and_weighted_mean() -> None:
     rng = np.random.default_rng(0)
     sizes = (5, 9, 4)
     gold = [rng.normal(size=n) for n in sizes]
-    subsets = []
-    for i, part in enumerate(gold):
-        subsets.append(PairSubset(f"s{i}", ("x",) * len(part), ("y",) * len(part), tuple(part)))
+    subsets = [PairSubset(f"s{i}", ("x",) * n, ("y",) * n, tuple(gold[i])) for i, n in enumerate(sizes)]
     task = PairTask("T", tuple(subsets))
     predictions = rng.normal(size=18).astype(np.float32)
     scores = {s.subset: s for s in score_task(task, predictions)}

@@ -1,4 +1,4 @@
-"""Predicted classes of transfer tasks: scored again, drawn, tested and shown, without a fit."""
+"""Predicted classes of transfer tasks: scored again, drawn, tested and shown."""
 
 from __future__ import annotations
 
@@ -32,11 +32,7 @@ from tests.support.messages import missing_facts
 
 Tasks = dict[str, LabelledTask]
 FEW = ("--draws", "200")
-
-
-@pytest.fixture
-def tasks(transfer_tasks: Tasks) -> Tasks:
-    return transfer_tasks
+tasks = pytest.fixture(lambda transfer_tasks: transfer_tasks)
 
 
 def gold_of(task: LabelledTask) -> NDArray[np.intp]:
@@ -47,7 +43,6 @@ def gold_of(task: LabelledTask) -> NDArray[np.intp]:
 
 
 def guesses(tasks: Tasks, seed: int, wrong: float) -> dict[str, FloatArray]:
-    """Predicted classes, some of them wrong."""
     rng = np.random.default_rng(seed)
     predictions = {}
     for name, task in tasks.items():
@@ -65,7 +60,6 @@ def unscored(tasks: Tasks, method: str, seed: int) -> RunRecord:
 
 @pytest.fixture
 def store(tasks: Tasks, tmp_path: Path) -> ResultStore:
-    """Two seeds of two methods, as runs leave them but without a fit."""
     store = ResultStore(tmp_path / "results", "local")
     for number, (method, wrong) in enumerate((("one", 0.2), ("two", 0.4))):
         for seed in (1, 2):
@@ -193,14 +187,11 @@ def test_what_two_runs_classify_differently(
 
 
 def better(facts: dict[str, Any]) -> None:
-    """Five more points on MR, and a seventh of them on average."""
     for score in facts["scores"]:
         score["value"] += {"MR": 0.05, "avg": 0.05 / 7}.get(score["task"], 0)
 
 
-def test_an_edited_accuracy_wins_nothing_with_and_without_data(
-    cli: Cli, store: ResultStore, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edited_accuracy(cli: Cli, store: ResultStore, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared = ("compare", "one#1", "two#1", *FEW)
     monkeypatch.delenv("BENCH_DATA", raising=False)
     code, _, err = cli(*compared)

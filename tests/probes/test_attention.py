@@ -1,4 +1,4 @@
-"""CLS energy and attention sink against loops over output_attentions and contexts computed from them."""
+"""CLS energy and attention sink against loops over output_attentions and contexts of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from bench.data.toy import make_toy_task
@@ -80,9 +79,7 @@ def test_cls_energy_of_a_context() -> None:
     torch.testing.assert_close(cls_energy(context, mask), torch.tensor([math.sqrt(5), 0.0]))
 
 
-def test_cls_energy_by_layer_is_the_mean_over_sentences(
-    encoder: TransformerEncoder, observed: dict[str, Any]
-) -> None:
+def test_cls_energy_is_the_mean_over_sentences(encoder: TransformerEncoder, observed: dict[str, Any]) -> None:
     expected = np.zeros((len(SENTENCES), 3))
     for row, sentence in enumerate(SENTENCES):
         (contexts, _, _), _ = by_hand(encoder, sentence)
@@ -119,12 +116,9 @@ def test_attention_mass_by_layer_and_head(encoder: TransformerEncoder, observed:
 
 def test_norms_of_cls_and_pooler(encoder: TransformerEncoder, observed: dict[str, Any]) -> None:
     outputs = [by_hand(encoder, sentence)[0][2] for sentence in SENTENCES]
-    states_of = {
-        "cls": [output.last_hidden_state[0, 0] for output in outputs],
-        "pooler": [output.pooler_output[0] for output in outputs],
-    }
+    cls, pooler = ([o.last_hidden_state[0, 0] for o in outputs], [o.pooler_output[0] for o in outputs])
     found = observed["norms"].result()
-    for part, states in states_of.items():
+    for part, states in (("cls", cls), ("pooler", pooler)):
         norms = [math.sqrt(sum(float(x) ** 2 for x in state)) for state in states]
         expected = {"mean": np.mean(norms), "sd": np.std(norms, ddof=1), "min": min(norms), "max": max(norms)}
         assert found["towers"][0][part] == pytest.approx(expected, rel=1e-4, abs=1e-6)
@@ -166,32 +160,26 @@ def test_two_towers_each_and_their_mean(tiny_bert: Path, encoder: TransformerEnc
             np.testing.assert_allclose(both["layers"], (np.array(one["layers"]) + two["layers"]) / 2)
 
 
-class Vocabulary:
-    tokens = ("[CLS]", ".", "##.", "\u0120!", "\u2581?", "a.", "#", "$", "``", "<s>", "\u00bb", "")
-    all_special_tokens = ("[CLS]", "<s>")
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
-        return [self.tokens[i] for i in ids]
+WORDS = ("[CLS]", ".", "##.", "\u0120!", "\u2581?", "a.", "#", "$", "``", "<s>", "\u00bb", "")
+QUOTE, STOP, EURO = "\u00e2\u0122\u013f", "\u00e3\u0122\u0124", "\u00e2\u0124\u00ac"
+SPELT = ("a", ".", "\u0120.", QUOTE, STOP, EURO, QUOTE[:2])  # bytes spelt as letters, as RoBERTa's
 
 
-def test_punctuation_of_a_vocabulary() -> None:
-    marks = np.array(Vocabulary.tokens)[sink.punctuation_tokens(Vocabulary()).numpy()]
-    assert marks.tolist() == [".", "##.", "\u0120!", "\u2581?", "#", "\u00bb"]
-
-
-def test_a_vocabulary_that_spells_bytes_is_decoded() -> None:
-    """As RoBERTa's, where a final mark beyond ASCII is three letters."""
-    quote, stop, euro = "\u00e2\u0122\u013f", "\u00e3\u0122\u0124", "\u00e2\u0124\u00ac"
-    spelt = ("a", ".", "\u0120.", quote, stop, euro, quote[:2])
-    model = tokenizers.models.BPE(vocab={text: place for place, text in enumerate(spelt)}, merges=[])
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    found = sink.punctuation_tokens(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
-    # the euro sign and half a character are none
-    assert found.tolist()[: len(spelt)] == [False, True, True, True, True, False, False]
+@pytest.mark.parametrize(
+    ("decoder", "vocabulary", "marks"),
+    [
+        (None, WORDS, [".", "##.", "\u0120!", "\u2581?", "#", "\u00bb"]),
+        (tokenizers.decoders.ByteLevel(), SPELT, [".", "\u0120.", QUOTE, STOP]),
+    ],
+)
+def test_punctuation_of_a_vocabulary(decoder: Any, vocabulary: tuple[str, ...], marks: list[str]) -> None:
+    ids = {text: place for place, text in enumerate(vocabulary)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=[]))
+    if decoder:
+        tokenizer.decoder = decoder
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, cls_token="[CLS]" if "[CLS]" in ids else None)
+    found = sink.punctuation_tokens(fast).tolist()
+    assert [text for text, mark in zip(vocabulary, found, strict=False) if mark] == marks
 
 
 @pytest.mark.parametrize(
@@ -235,13 +223,14 @@ def test_maps_of_the_papers_sentence(encoder: TransformerEncoder, tmp_path: Path
     assert found["tokens"] == encoder.tokenizer.convert_ids_to_tokens(ids)
     for own, reference in zip(found["layers"], layers, strict=True):
         np.testing.assert_allclose(own, reference.mean(0), atol=2e-6)
-    paths = [tmp_path / name for name in ("a.svg", "b.svg")]
-    for path in paths:
+    drawn = []
+    for path in (tmp_path / "a.svg", tmp_path / "b.svg"):
         draw_heatmaps(found["tokens"], found["layers"], "tiny $ <bert>", path)
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert b"layer 3" in paths[0].read_bytes()
+        drawn.append(path.read_bytes())
+    assert drawn[0] == drawn[1]
+    assert b"layer 3" in drawn[0]
     with pytest.raises(InputError, match="a heatmap can't be written"):
-        draw_heatmaps(found["tokens"], found["layers"], "x", tmp_path / "a.svg" / "b.svg")
+        draw_heatmaps(found["tokens"], found["layers"], "x", path / "b.svg")
 
 
 def test_impossible_figures_are_refused(encoder: TransformerEncoder) -> None:
@@ -263,8 +252,7 @@ def test_impossible_figures_are_refused(encoder: TransformerEncoder) -> None:
 
 def test_layer_means_over_batches() -> None:
     means = LayerMeans()
-    values: list[Tensor] = [torch.tensor([1.0, 2.0]), torch.tensor([6.0])]
-    for batch in values:
-        means.add(0, batch)
-        means.add(1, 2 * batch)
+    for batch in ([1.0, 2.0], [6.0]):
+        for layer in (0, 1):
+            means.add(layer, (1 + layer) * torch.tensor(batch))
     assert means.result("x").tolist() == [3.0, 6.0]

@@ -7,6 +7,7 @@ import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -75,12 +76,8 @@ def test_shared_parameters_count_once() -> None:
 
 
 def test_the_other_thop_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    thop = importlib.import_module("thop")
-
-    def profile(model: object, inputs: object, stride: int = 1) -> None:
-        raise AssertionError("must not be called")
-
-    monkeypatch.setattr(thop, "profile", profile)
+    profile = lambda model, inputs, stride=1: pytest.fail("called")  # noqa: E731
+    monkeypatch.setattr(importlib.import_module("thop"), "profile", profile)
     with pytest.raises(InputError) as caught:
         count_gmacs(small())
     assert "ultralytics-thop" in caught.value.what
@@ -108,10 +105,7 @@ def test_peak_memory_sees_what_was_held_meanwhile() -> None:
 
 
 def test_without_a_resettable_peak_the_process_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, text: str) -> int:
-        raise PermissionError(1, "not permitted")
-
-    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=PermissionError(1, "not permitted")))
     read, what = module._peak_meter()
     assert what == "process so far"
     assert (read() or 0) > 50 * 2**20

@@ -17,9 +17,9 @@ import torch
 from transformers import BertConfig, BertModel
 
 import bench.probes
+from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.tasks import PairTask
 from bench.data.toy import make_toy_task
-from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval.embeddings import embed_sentences
 from bench.nn.backbone import TransformerEncoder, load_backbone
@@ -48,16 +48,6 @@ def hash_vectors(sentences: Sequence[str]) -> list[Any]:
     return [np.random.default_rng(list(text.encode())).normal(size=6) for text in sentences]
 
 
-class Lengths:
-    """A scorer of pairs."""
-
-    facts: dict[str, str | int] = {}  # noqa: RUF012
-
-    def score_pairs(self, first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        lengths = [np.array([len(text) for text in side]) for side in (first, second)]
-        return np.asarray(1 / (1 + np.abs(lengths[0] - lengths[1])), dtype=np.float32)
-
-
 @pytest.fixture(scope="module")
 def encoder(tiny_bert: Path) -> TransformerEncoder:
     return TransformerEncoder(tiny_bert, "avg")
@@ -65,7 +55,7 @@ def encoder(tiny_bert: Path) -> TransformerEncoder:
 
 @pytest.fixture(scope="module")
 def longer(tiny_bert: Path) -> TransformerEncoder:
-    """One that every probe can measure: it takes 64 tokens."""
+    """An encoder of 64 tokens: every probe can measure it."""
     tokenizer = load_backbone(tiny_bert)[1]
     shape: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     return TransformerEncoder((BertModel(BertConfig(vocab_size=len(tokenizer), **shape)), tokenizer))
@@ -114,9 +104,7 @@ def test_every_probe_of_a_transformer(encoder: TransformerEncoder) -> None:
     assert probes["data"] == {"suite": "toy", "tasks": tasks, "sentences": len(DATA.sentences)}
 
 
-def test_one_probe_is_as_among_all_and_no_sentence_leaves_the_data(
-    encoder: TransformerEncoder, whole: dict[str, Any]
-) -> None:
+def test_one_probe_is_as_among_all_without_text(encoder: TransformerEncoder, whole: dict[str, Any]) -> None:
     for name in NAMES:
         assert measure_probes(encoder, DATA, (name,)).probes[name] == whole[name]
     text = json.dumps(whole, allow_nan=False)
@@ -137,9 +125,7 @@ def test_options(encoder: TransformerEncoder) -> None:
     assert bare["alignment"] == probes["alignment"]
 
 
-def test_a_twin_as_a_whole_and_by_tower(
-    tiny_bert: Path, encoder: TransformerEncoder, whole: dict[str, Any]
-) -> None:
+def test_a_twin_and_its_towers(tiny_bert: Path, encoder: TransformerEncoder, whole: dict[str, Any]) -> None:
     other = TransformerEncoder(tiny_bert)
     twin = measure_probes(SumEncoder([encoder, other], [1.0, 0.5]), DATA, NAMES).probes
     one, two = whole, measure_probes(other, DATA, NAMES).probes
@@ -169,8 +155,6 @@ def test_an_encoder_without_a_transformer() -> None:
 
 
 class PaddedLeft(torch.nn.Module):
-    """A transformer that gets its padding on the left."""
-
     def __init__(self, inner: torch.nn.Module) -> None:
         super().__init__()
         self.inner = inner
@@ -207,8 +191,8 @@ def test_the_probes_of_a_sentence_transformers_folder(tiny_bert: Path, tmp_path:
 
 
 def test_a_scorer_of_pairs_has_a_density_alone() -> None:
-    probes = measure_probes(Lengths(), DATA, NAMES).probes
-    similarities = Lengths().score_pairs(*DATA.sides).astype(np.float64)
+    probes = measure_probes(WordOverlapScorer(), DATA, NAMES).probes
+    similarities = WordOverlapScorer().score_pairs(*DATA.sides).astype(np.float64)
     assert probes["density"] == compare_densities(similarities, np.asarray(DATA.gold))
     (reason,) = {probes[name]["missing"] for name in NAMES if name != "density"}
     assert "no vectors" in reason
@@ -223,9 +207,7 @@ def test_a_missing_probe_has_a_reason_and_the_rest_is_there(encoder: Transformer
     assert "missing" not in probes["uniformity"]
 
 
-def test_bad_vectors_are_an_error_not_a_gap(
-    encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_vectors_are_an_error(encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = FunctionEncoder(lambda texts: np.full((len(texts), 2), np.nan))
     with pytest.raises(BenchError, match="are not finite"):
         measure_probes(broken, DATA, NAMES)
@@ -254,9 +236,7 @@ def test_each_column_finds_its_number(longer: TransformerEncoder) -> None:
     assert len(set(headings)) == len(headings)
 
 
-def test_one_more_probe_is_one_object(
-    longer: TransformerEncoder, cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_probe_is_one_object(longer: TransformerEncoder, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def longest(inputs: ProbeInputs) -> dict[str, Any]:
         norms = np.linalg.norm(inputs.vectors, axis=1)
         return {"most": float(norms.max()), "all": norms.tolist(), "convention": "of all sentences"}

@@ -1,4 +1,4 @@
-"""Probes in records and on the command line: added to finished records, whose scores stay unchanged."""
+"""Probes in records and on the command line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,10 +42,10 @@ def stored(folder: Path) -> dict[str, tuple[bytes, bytes]]:
 
 def bare(text: bytes) -> dict[str, Any]:
     """A record without its probes and its seal."""
-    data = json.loads(text)
-    timing = {name: part for name, part in data["timing"].items() if name not in ("probes", "record_sha256")}
-    data["timing"] = timing
-    return {name: block for name, block in data.items() if name not in ("probes", "schema")}
+    data: dict[str, Any] = json.loads(text)
+    for block, name in ((data["timing"], "probes"), (data["timing"], "record_sha256"), (data, "probes")):
+        block.pop(name, None)
+    return {**data, "schema": None}
 
 
 def probes_of(folder: Path) -> Any:
@@ -52,9 +53,7 @@ def probes_of(folder: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_probes_come_to_finished_records_from_cached_stages(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_added_probes(cli: Cli, tmp_path: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = ("--backbone", str(tiny_bert))
     run = ("run", "--methods", "noise,mine=simcse,word_overlap", "--seeds", "1", *TOY, *TRAIN, *backbone)
     code, table, err = cli(*run)
@@ -123,9 +122,7 @@ def test_a_plan_counts_the_cells_that_only_lack_probes(cli: Cli, option: str) ->
     assert missing_facts(out, "0 of 1", "0 training stages", "probe") == ["probe"]
 
 
-def test_probes_of_other_sentences_or_of_an_old_version_are_measured_again(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_probes_are_measured_again(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ("run", "--methods", "noise", "--seeds", "1", *TOY, "--probes")
     cli(*run, "alignment,isotropy")
     monkeypatch.setattr(record_probes, "VERSION", 2)
@@ -136,16 +133,12 @@ def test_probes_of_other_sentences_or_of_an_old_version_are_measured_again(
     assert (probes["version"], set(probes)) == (2, {"version", "data", "alignment"})
 
 
-def test_probes_that_fail_leave_the_record_as_it_is(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_probes_change_no_record(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ("run", "--methods", "noise", "--seeds", "1", *TOY)
     cli(*run)
     before = stored(tmp_path)
 
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError(f"no luck with {Path(__file__).resolve()}")
-
+    broken = Mock(side_effect=RuntimeError("no luck"))
     with monkeypatch.context() as patch:
         patch.setattr("bench.probes.measurement.measure_probes", broken)
         code, _, err = cli(*run, "--probes", "all")
@@ -157,9 +150,7 @@ def test_probes_that_fail_leave_the_record_as_it_is(
 
 
 @pytest.mark.slow
-def test_a_stage_that_was_trained_again_to_another_encoder_is_refused(
-    cli: Cli, tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_a_stage_of_another_encoder_is_refused(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     run = ("run", "--methods", "simcse", "--seeds", "1", *TOY, *TRAIN, "--backbone", str(tiny_bert))
     assert cli(*run)[0] == 0
     (path,) = (tmp_path / "results" / "local").rglob("toy.json")
@@ -180,9 +171,7 @@ def test_a_bad_probe_is_refused_before_anything_runs(cli: Cli, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_bench_probe_prints_tables_and_the_figures_behind_them(
-    cli: Cli, tmp_path: Path, tiny_bert: Path
-) -> None:
+def test_bench_probe_prints_tables_and_figures(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     base = ("untrained", "word_overlap", "--backbone", str(tiny_bert), "--on", "toy", *TOY)
     code, out, err = cli("probe", *base, "--heatmaps", "maps")
     assert code == 0, err

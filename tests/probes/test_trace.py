@@ -30,19 +30,10 @@ from tests.support.folders import sentence_transformers_folder
 from tests.support.zoo import ZOO
 
 LAYERS, HEADS, SIZE = 3, 2, 16
-SHAPE: dict[str, Any] = {
-    "vocab_size": 50,
-    "hidden_size": SIZE,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": HEADS,
-    "intermediate_size": 32,
-    "max_position_embeddings": 40,
-    "initializer_range": 0.5,
-}
-DISTIL = {
-    **{"vocab_size": 50, "dim": SIZE, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 32},
-    "initializer_range": 0.5,
-}
+COMMON = {"vocab_size": 50, "initializer_range": 0.5}
+SHAPE: dict[str, Any] = {"hidden_size": SIZE, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
+SHAPE |= {**COMMON, "intermediate_size": 32, "max_position_embeddings": 40}
+DISTIL = {**COMMON, "dim": SIZE, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 32}
 DEBERTA = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 DENSE = "encoder.layer.{}.attention.output.dense"
 ALBERT = "encoder.albert_layer_groups.0.albert_layers.0.attention.dense"
@@ -62,8 +53,6 @@ MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
 
 
 class Seen(Observer):
-    """Keeps everything."""
-
     def __init__(self) -> None:
         self.batches: list[tuple[int, Tensor, Tensor]] = []
         self.layers: list[tuple[int, int, Tensor, Tensor]] = []
@@ -88,7 +77,7 @@ def build(name: str) -> Any:
 
 
 def contexts(model: PreTrainedModel, place: str) -> tuple[list[Tensor], Any]:
-    """The input of the dense layer after each attention, and the output with all attentions, by eager."""
+    """The input of the dense layer after each attention, and the output with all attentions."""
     inputs: list[Tensor] = []
     for name in dict.fromkeys(place.format(layer) for layer in range(LAYERS)):
         model.get_submodule(name).register_forward_pre_hook(lambda _m, args: inputs.append(args[0]))
@@ -230,8 +219,6 @@ def test_weights_are_computed_on_request_and_not_kept() -> None:
 
 
 class NoLayers(nn.Module):
-    """In the place of a transformer's layers."""
-
     def forward(self, states: Tensor, **_: object) -> BaseModelOutputWithPastAndCrossAttentions:
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states)
 
@@ -260,9 +247,7 @@ def test_towers_of_every_kind_of_encoder(tiny_bert: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cls", "avg_first_last", "mask", "denoised", "twin", "st"])
-def test_an_encoder_gives_the_same_vectors_when_it_is_watched(
-    kind: str, tiny_bert: Path, tmp_path: Path
-) -> None:
+def test_watched_encoders_give_the_same_vectors(kind: str, tiny_bert: Path, tmp_path: Path) -> None:
     sentences = list(dict.fromkeys(s for pair in make_toy_task().all_pairs() for s in pair))[:40]
     if kind == "denoised":
         encoder: Any = DenoisedEncoder(tiny_bert)
@@ -300,9 +285,7 @@ def eager(folder: Path, encoder: TransformerEncoder, texts: Sequence[str]) -> tu
 
 @pytest.mark.parametrize("texts", [PADDED, EQUAL], ids=["padded", "of one length"])
 @pytest.mark.parametrize("name", WATCHED)
-def test_weights_are_those_of_eager_attention(
-    name: str, texts: tuple[str, ...], zoo: Callable[[str], Path]
-) -> None:
+def test_weights_are_those_of_eager(name: str, texts: tuple[str, ...], zoo: Callable[[str], Path]) -> None:
     encoder, seen = TransformerEncoder(zoo(name), "avg"), Seen()
     expected, mask = eager(zoo(name), encoder, texts)
     with watch_towers(find_towers(encoder), [seen]):

@@ -70,8 +70,7 @@ def test_a_hidden_layer_is_sentevals(task_path: Path) -> None:
     settings = {**SHORT, "nhid": 4, "optim": "sgd,lr=0.5", "tenacity": 99, "epoch_size": 1, "max_epoch": 29}
     model = MLP(settings, 6, 5, l2reg=0.01)
     best = model.fit(*data["train"], validation_data=data["dev"])
-    x, y = data["train"]
-    accuracy, classes = hidden_layer(x, y, data["dev"], units=4, rate=0.5, reg=0.01, rounds=30, batch=32)
+    accuracy, classes = hidden_layer(data["train"], data["dev"], units=4, rate=0.5, reg=0.01)
     assert best == pytest.approx(accuracy, abs=1e-9)
     assert model.score(*data["dev"]) == best
     assert (model.predict(data["dev"][0])[:, 0] == classes).all()

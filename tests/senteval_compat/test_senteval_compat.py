@@ -148,9 +148,7 @@ def test_entailment_and_probing(task_path: Path) -> None:
         ({"classifier": {"nhid": "no"}}, "MR", ("params: classifier['nhid'] is 'no'", "a whole")),
     ],
 )  # fmt: skip
-def test_unsupported_parameters_are_named(
-    task_path: Path, params: dict[str, Any], name: str, facts: tuple[str, ...]
-) -> None:
+def test_bad_parameters(task_path: Path, params: dict[str, Any], name: str, facts: tuple[str, ...]) -> None:
     with pytest.raises(InputError) as caught:
         engine(task_path, **params).eval(name)
     assert not missing_facts(caught.value, *facts)
