@@ -184,7 +184,7 @@ SECTIONS = (
 )
 FILE_FIGURES = (
     "bench.reports.figures.campaign_files.probe_file_figures",
-    "bench.training_probes.figures.training_probe_figures",
+    "bench.training_probes.tables.training_probe_figures",
     "bench.gradient.figures.campaign_gradient_figures",
 )
 """Functions that draw the files of other commands in a campaign's folder."""

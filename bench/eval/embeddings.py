@@ -92,10 +92,8 @@ def embed_sentences(
     _check_array(vectors, (len(texts), encoder.dim), "encoder")
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
-        raise BenchError(
-            f"the embeddings of {int((~finite).sum())} of {len(texts)} sentences are not finite",
-            where=f"distinct sentence {int(np.argmin(finite)) + 1} is the first",
-        )
+        what = f"the embeddings of {int((~finite).sum())} of {len(texts)} sentences are not finite"
+        raise BenchError(what, where=f"distinct sentence {int(np.argmin(finite)) + 1} is the first")
     return Embeddings({text: row for row, text in enumerate(texts)}, vectors.copy())
 
 
@@ -111,10 +109,8 @@ def compare_pairs(scorer: PairScorer, first: Sequence[str], second: Sequence[str
     _check_array(similarities, (len(first),), "scorer")
     finite = np.isfinite(similarities)
     if not finite.all():
-        raise BenchError(
-            f"the similarities of {int((~finite).sum())} of {len(first)} pairs are not finite",
-            where=f"pair {int(np.argmin(finite)) + 1} is the first",
-        )
+        what = f"the similarities of {int((~finite).sum())} of {len(first)} pairs are not finite"
+        raise BenchError(what, where=f"pair {int(np.argmin(finite)) + 1} is the first")
     return similarities.copy()
 
 

@@ -94,10 +94,8 @@ class LogisticSolver:
         weights = torch.cat([part[0] for part in parts]).cpu()
         gradients = torch.cat([part[1] for part in parts])
         if not (gradients <= tolerance).all():
-            raise BenchError(
-                f"a logistic regression ended with a gradient of {float(gradients.max()):.1e}",
-                expected=f"at most {tolerance:g}",
-            )
+            what = f"a logistic regression ended with a gradient of {float(gradients.max()):.1e}"
+            raise BenchError(what, expected=f"at most {tolerance:g}")
         if len(self.target) == 1:
             weights = torch.cat([-weights / 2, weights / 2], dim=1)
         return Solution(weights.numpy(), gradients.numpy(), max(part[2] for part in parts))

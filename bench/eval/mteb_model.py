@@ -85,10 +85,8 @@ class MtebEncoder:
     def check_task(self) -> None:
         """Raise BenchError if word vectors lack every word of the texts since :meth:`begin_task`."""
         if self._tokens and self._tokens == self._unknown:
-            raise BenchError(
-                f"no vector for any of the text's {self._tokens:,} tokens",
-                expected="word vectors of the text's language",
-            )
+            what = f"no vector for any of the text's {self._tokens:,} tokens"
+            raise BenchError(what, expected="word vectors of the text's language")
 
     @property
     def coverage(self) -> str:

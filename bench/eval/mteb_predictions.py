@@ -53,9 +53,8 @@ def load_mteb_items(task: MtebTask) -> dict[tuple[str, str], MtebItems]:
     """Return the items of a task by split and subset; raises BenchError if mteb's data are missing."""
     items = _find_items(task)
     if isinstance(items, str):
-        raise BenchError(
-            f"the data of {task.id} are missing: {items}", hint="with HF_HUB_OFFLINE=0 mteb fetches them"
-        )
+        what = f"the data of {task.id} are missing: {items}"
+        raise BenchError(what, hint="with HF_HUB_OFFLINE=0 mteb fetches them")
     return items
 
 

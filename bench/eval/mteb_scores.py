@@ -136,9 +136,8 @@ def _mean_score(task_id: str, entries: Sequence[MtebEntry], score: str) -> float
     values = [entry.scores.get(score, math.nan) for entry in entries]
     bad = [entry.subset for entry, value in zip(entries, values, strict=True) if not math.isfinite(value)]
     if bad or not values:
-        raise BenchError(
-            f"mteb gives no finite {score} of {', '.join(bad[:5]) or 'any subset'}", where=task_id
-        )
+        what = f"mteb gives no finite {score} of {', '.join(bad[:5]) or 'any subset'}"
+        raise BenchError(what, where=task_id)
     return suite_average(values)
 
 

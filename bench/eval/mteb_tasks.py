@@ -116,9 +116,8 @@ def build_mteb_task(task: MtebTask) -> AbsTask:
 
 def _local_task(task: LocalTask) -> MtebTask:
     if task.name in _NOT_NAMES:
-        raise InputError(
-            f"a task can't be called '{task.name}'", where="suite local", expected="another name"
-        )
+        what = f"a task can't be called '{task.name}'"
+        raise InputError(what, where="suite local", expected="another name")
     return _file_task(task, f"Local-{task.name}", "local")
 
 
@@ -135,16 +134,12 @@ def _get_registry_task(asked: MtebName, suite: str) -> AbsTask:
         task = mteb.get_task(asked.name)
     except KeyError as error:
         tasks = mteb.get_tasks(exclude_superseded=False, exclude_private=False)
-        raise InputError(
-            f"mteb has no task '{asked.name}'",
-            where=where,
-            expected="a name of mteb.get_tasks()",
-            hint=suggest_name(asked.name, [task.metadata.name for task in tasks]),
-        ) from error
+        what = f"mteb has no task '{asked.name}'"
+        hint = suggest_name(asked.name, [task.metadata.name for task in tasks])
+        raise InputError(what, where=where, expected="a name of mteb.get_tasks()", hint=hint) from error
     if list(task.modalities) != ["text"]:
-        raise InputError(
-            f"'{asked.name}' has {' and '.join(task.modalities)}", where=where, expected="tasks of text only"
-        )
+        what = f"'{asked.name}' has {' and '.join(task.modalities)}"
+        raise InputError(what, where=where, expected="tasks of text only")
     splits = (asked.split,) if asked.split else ()
     for noun, wanted, known in (
         ("subset", asked.subsets, list(task.hf_subsets)),
@@ -153,9 +148,8 @@ def _get_registry_task(asked: MtebName, suite: str) -> AbsTask:
         unknown = [name for name in wanted if name not in known]
         if unknown:
             names = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-            raise InputError(
-                f"{asked.name} has no {noun} '{unknown[0]}'", where=where, expected=f"one of {names}"
-            )
+            what = f"{asked.name} has no {noun} '{unknown[0]}'"
+            raise InputError(what, where=where, expected=f"one of {names}")
     return mteb.get_task(asked.name, eval_splits=splits or None, hf_subsets=asked.subsets or None)
 
 

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from bench.data.rank_task import RankTask
 from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import suite_average
-from bench.encoder import Encoder, FloatArray, PairScorer
+from bench.encoder import FloatArray, PairScorer
 from bench.errors import BenchError
 from bench.eval.embeddings import Embeddings, embed_sentences, report_words
-from bench.eval.measure import Measure, MeasureContext, SuiteResult
+from bench.eval.measure import AnyEncoder, Draws, Measure, MeasureContext, Predictions, Scores, SuiteResult
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
@@ -46,9 +47,7 @@ class RankSuite(Measure[RankTask]):
         """Yield the background, which includes all pairs."""
         return (sentence for task in tasks for sentence in task.background)
 
-    def measure(
-        self, encoder: Encoder | PairScorer, tasks: Sequence[RankTask], setting: MeasureContext
-    ) -> SuiteResult:
+    def measure(self, encoder: AnyEncoder, tasks: Sequence[RankTask], setting: MeasureContext) -> SuiteResult:
         """Encode the background once and rank it for every query; predictions are ranks, by cosine first."""
         if isinstance(encoder, PairScorer):
             raise BenchError("this method compares pairs and has no vectors to rank by")
@@ -59,15 +58,11 @@ class RankSuite(Measure[RankTask]):
             predictions[task.id] = np.concatenate(task_ranks(task, embeddings)).astype(np.float32)
         return SuiteResult(_rank_scores(tasks, predictions), predictions)
 
-    def rescore(
-        self, tasks: Sequence[RankTask], predictions: Mapping[str, FloatArray], record: RunRecord
-    ) -> tuple[Score, ...]:
+    def rescore(self, tasks: Sequence[RankTask], predictions: Predictions, record: RunRecord) -> Scores:
         """Score the ranks again."""
         return _rank_scores(tasks, predictions)
 
-    def draws(
-        self, task: RankTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
-    ) -> NDArray[np.float64]:
+    def draws(self, task: RankTask, rows: FloatArray, record: RunRecord, rng: Generator, count: int) -> Draws:
         """Mean reciprocal rank by cosine in draws of pairs, both directions of a pair together."""
         from bench.stats.resampling import mean_draws
 

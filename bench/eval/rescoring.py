@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,6 @@ from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.data.source import DEFAULT_SEED, DataSource, data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
-from bench.eval.measure import ScoreName
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.records.integrity import TOLERANCE
 from bench.records.record import RunRecord
@@ -31,9 +30,8 @@ class ScoreCheck:
 def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
     """Return the tasks of a record by name; ``data`` is by default BENCH_DATA, then ./data.
 
-    Raises:
-        InputError: an unknown suite, a missing data folder, or a suite from a file outside it.
-        NotComparableError: other data or tasks than the record's, or an impossible file name.
+    An unknown suite, and one of a file outside that folder, raise InputError; other data than the record's
+    raise NotComparableError.
     """
     folder = data_folder(data)
     # any version of the data is accepted here, since the sha256 of each task is compared below
@@ -43,11 +41,8 @@ def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTa
     for name in dict.fromkeys([*record.tasks, *tasks]):
         task, facts = tasks.get(name), record.tasks.get(name)
         if task is None or facts is None or task.sha256 != facts["sha256"]:
-            raise NotComparableError(
-                f"{name} differs from the version that {record.method} was measured on",
-                where=f"suite {record.suite}",
-                hint="name the data with --data",
-            )
+            what = f"{name} differs from the version that {record.method} was measured on"
+            raise NotComparableError(what, where=f"suite {record.suite}", hint="name the data with --data")
     return dict(tasks)
 
 
@@ -62,14 +57,10 @@ def _locate_suite(suite: str, folder: Path | None) -> str:
         if folder and file and file.resolve().is_relative_to(folder.resolve()) and file.exists():
             return f"{kind}{file}"
     except OSError as error:
-        raise NotComparableError(
-            f"suite '{suite}' has a name that no file can have: {error.strerror}", where="--data"
-        ) from error
-    raise InputError(
-        f"suite '{suite}' came from a file that isn't in the data folder",
-        where="--data",
-        expected=f"the folder of its {ending} file",
-    )
+        what = f"suite '{suite}' has a name that no file can have: {error.strerror}"
+        raise NotComparableError(what, where="--data") from error
+    what = f"suite '{suite}' came from a file that isn't in the data folder"
+    raise InputError(what, where="--data", expected=f"the folder of its {ending} file")
 
 
 @cache
@@ -99,7 +90,7 @@ def rescore_record(
     beside = measure.side_scores(listed, record) - unscored
     unknown = [name for name in recorded if name not in unscored | beside]
     wrong += [f"suite {record.suite} has no score {' '.join(name)}" for name in unknown]
-    kinds = _score_kinds(recorded, unscored), _score_kinds(recorded, beside)
+    kinds = [tuple(f"{n[1]} {n[2]}" for n in recorded if n in names) for names in (unscored, beside)]
     return ScoreCheck(tuple(wrong), len(rescored), *kinds)
 
 
@@ -108,10 +99,6 @@ def check_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterato
     metric = measure_of(record.suite).main_metric(tasks)
     if metric and record.metric != metric:
         yield f"its average is of {record.metric}, and that of suite {record.suite} is of {metric}"
-
-
-def _score_kinds(recorded: Mapping[ScoreName, object], names: Set[ScoreName]) -> tuple[str, ...]:
-    return tuple(f"{name[1]} {name[2]}" for name in recorded if name in names)
 
 
 def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | None) -> dict[str, FloatArray]:
@@ -124,9 +111,7 @@ def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | N
     wrong = rescore_record(record, tasks, predictions).wrong
     if wrong:
         others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise DataError(
-            f"{wrong[0]}{others}: the record was edited, or scored by another program",
-            where=str(store.path(record.place)),
-            hint="bench verify lists all; delete the record and run the cell again",
-        )
+        what = f"{wrong[0]}{others}: the record was edited, or scored by another program"
+        hint = "bench verify lists all; delete the record and run the cell again"
+        raise DataError(what, where=str(store.path(record.place)), hint=hint)
     return predictions

@@ -126,7 +126,6 @@ def _make_optimiser(name: str, weights: Tensor) -> Update:
 
     known: dict[str, Update] = {"adam": adam, "rmsprop": rmsprop}
     if name not in known:
-        raise InputError(
-            f"optimiser '{name}'", where="classifier settings", expected=f"one of {', '.join(known)}"
-        )
+        what = f"optimiser '{name}'"
+        raise InputError(what, where="classifier settings", expected=f"one of {', '.join(known)}")
     return known[name]

@@ -66,9 +66,8 @@ def predict_similarities(
         if len(values) < 2 or np.ptp(values):
             continue
         if embeddings.all_equal:
-            raise BenchError(
-                "all predictions are equal, so the correlation is undefined (a collapsed encoder?)"
-            )
+            what = "all predictions are equal, so the correlation is undefined (a collapsed encoder?)"
+            raise BenchError(what)
         if isinstance(encoder, WordCounter):
             try:
                 encoder.cover(distinct_sentences(_pair_sentences({task_id: pairs[task_id]})))

@@ -122,10 +122,8 @@ def evaluate_transfer(
     from bench.nn.two_phase_encoding import find_device
 
     if isinstance(encoder, PairScorer):
-        raise BenchError(
-            "this method compares pairs and has no vectors to classify",
-            expected="a method with vectors, or a suite of pairs such as sts7",
-        )
+        what = "this method compares pairs and has no vectors to classify"
+        raise BenchError(what, expected="a method with vectors, or a suite of pairs such as sts7")
     sentences = (sentence for task in tasks for sentence in labelled_sentences(task))
     vectors = embed_sentences(encoder, sentences, progress=progress)
     report_words(encoder, vectors.rows)

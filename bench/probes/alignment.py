@@ -29,9 +29,8 @@ def unit_vectors(vectors: Vectors) -> NDArray[np.float64]:
     x = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(x, axis=1, keepdims=True)
     if not norms.all():
-        raise BenchError(
-            f"vector {int(np.argmin(norms)) + 1} of {len(x)} has length 0, so it has no direction"
-        )
+        what = f"vector {int(np.argmin(norms)) + 1} of {len(x)} has length 0, so it has no direction"
+        raise BenchError(what)
     units: NDArray[np.float64] = x / norms
     return units
 

@@ -45,10 +45,8 @@ def count_gmacs(model: Any, length: int = LENGTH) -> float:
 
     thop = importlib.import_module("thop")
     if "stride" in inspect.signature(thop.profile).parameters:
-        raise InputError(
-            "the module thop is ultralytics-thop, which counts differently",
-            hint="pip uninstall ultralytics-thop thop && pip install thop",
-        )
+        what = "the module thop is ultralytics-thop, which counts differently"
+        raise InputError(what, hint="pip uninstall ultralytics-thop thop && pip install thop")
     most = getattr(model.config, "max_position_embeddings", length)
     if length > most:
         raise BenchError(f"the model takes {most} tokens at most, not {length}")

@@ -110,10 +110,8 @@ def compare_densities(similarities: FloatArray, gold: FloatArray, by: str = "wid
         overlaps.append(density_overlap(group.similarities, following.similarities) if both else None)
     known = [value for value in overlaps if value is not None]
     if not known:
-        raise BenchError(
-            f"no two neighbouring ones of {len(groups)} gold group(s) have densities to compare",
-            hint="too few pairs, or vectors that are all alike",
-        )
+        what = f"no two neighbouring ones of {len(groups)} gold group(s) have densities to compare"
+        raise BenchError(what, hint="too few pairs, or vectors that are all alike")
     return {
         "value": float(np.mean(known)),
         "overlaps": overlaps,

@@ -37,9 +37,8 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
     if n < 2:
         raise BenchError(f"uniformity needs at least two sentences, here are {n}")
     if n > MOST:
-        raise InputError(
-            f"uniformity of {n:,} sentences", expected=f"at most {MOST:,}: all pairs are compared"
-        )
+        what = f"uniformity of {n:,} sentences"
+        raise InputError(what, expected=f"at most {MOST:,}: all pairs are compared")
     units = unit_vectors(vectors)
     total = 0.0
     for start in range(0, n, _BLOCK):

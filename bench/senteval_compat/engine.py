@@ -48,12 +48,9 @@ _TASKS = {
     for fork, pairs in (("simcse", _SIMCSE), ("facebookresearch", _ORIGINAL))
 }
 """For each form of SentEval, each task's folder below ``downstream`` and its class."""
-_OURS = {
-    "STSB": "STSBenchmark",
-    "STS-B": "STSBenchmark",
-    "SICKR": "SICKRelatedness",
-    "SICK-R": "SICKRelatedness",
-}
+_OURS = dict.fromkeys(("STSB", "STS-B"), "STSBenchmark") | dict.fromkeys(
+    ("SICKR", "SICK-R"), "SICKRelatedness"
+)
 """SentEval's names of tasks with another name in bench."""
 
 

@@ -12,7 +12,5 @@ class ImageCaptionRetrievalEval:
     """COCO's captions and images; always refused with InputError."""
 
     def __init__(self, task_path: str | Path = "", seed: int = SEED) -> None:
-        raise InputError(
-            "task 'ImageCaptionRetrieval' is refused: its image vectors are pickles, which could run code",
-            expected="another task",
-        )
+        what = "task 'ImageCaptionRetrieval' is refused: its image vectors are pickles, which could run code"
+        raise InputError(what, expected="another task")

@@ -117,9 +117,6 @@ def _parse_entailment(row: str, where: str, split: str) -> tuple[str, ...]:
     parts = row.split("\t")
     label = parts[4].strip() if len(parts) == 5 else ""
     if label not in _ENTAILMENT:
-        raise DataError(
-            f"'{label}' is not an entailment label",
-            where=where,
-            expected=f"5 columns, the last one of {', '.join(_ENTAILMENT)}",
-        )
+        what = f"'{label}' is not an entailment label"
+        raise DataError(what, where=where, expected=f"5 columns, the last one of {', '.join(_ENTAILMENT)}")
     return _ENTAILMENT[label], parts[1], parts[2]

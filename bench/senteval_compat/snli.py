@@ -61,17 +61,11 @@ def _read_split(folder: Path, split: str) -> tuple[list[str], list[str], list[st
     first, second = sides
     labels, where = senteval.read_lines(folder, f"labels.{split}", hint=_HINT), folder / f"labels.{split}"
     if not len(first) == len(second) == len(labels) or not labels:
-        raise DataError(
-            f"{len(first)} first sentences, {len(second)} second ones and {len(labels)} labels",
-            where=str(where),
-            expected="a label for each pair",
-        )
+        what = f"{len(first)} first sentences, {len(second)} second ones and {len(labels)} labels"
+        raise DataError(what, where=str(where), expected="a label for each pair")
     if unknown := set(labels) - set(_LABELS):
-        raise DataError(
-            f"'{min(unknown)}' is not an entailment label",
-            where=str(where),
-            expected=f"one of {', '.join(_LABELS)}",
-        )
+        what = f"'{min(unknown)}' is not an entailment label"
+        raise DataError(what, where=str(where), expected=f"one of {', '.join(_LABELS)}")
     rows = sorted(
         zip(first, second, labels, strict=True), key=lambda r: (len(r[1].split()), len(r[0].split()), r[2])
     )

@@ -76,17 +76,18 @@ STS15Eval = STSEval.make_class("STS15", "STS/STS15-en-test")
 STS16Eval = STSEval.make_class("STS16", "STS/STS16-en-test")
 
 
-class STSBenchmarkEval(STSEval):
-    """STS Benchmark, its splits as data sets."""
+STSBenchmarkEval = STSEval.make_class(
+    "STSBenchmark", "STS/STSBenchmark", read=lambda task: [*stsb_splits(task.path).values()]
+)
+SICKRelatednessEval = STSEval.make_class(
+    "SICKRelatedness", "SICK", read=lambda task: [*sick_splits(task.path).values()]
+)
+STSBenchmarkFinetune = SICKEval.make_class(
+    "STSBenchmark-finetune", "STS/STSBenchmark", read=lambda task: stsb_splits(task.path)
+)
 
-    name, folder = "STSBenchmark", "STS/STSBenchmark"
 
-    def read(self) -> list[PairSubset]:
-        """Read the splits."""
-        return list(stsb_splits(self.path).values())
-
-
-class STSBenchmarkFix(STSBenchmarkEval):
+class STSBenchmarkFix(STSEval):
     """A corrected STS Benchmark in a folder beside the first."""
 
     name, folder = "STSBenchmark-fix", "STS/STSBenchmark-fix"
@@ -100,27 +101,7 @@ class STSBenchmarkFix(STSBenchmarkEval):
                 expected="sts-train.csv, sts-dev.csv and sts-test.csv in it",
                 hint="put the files there: SimCSE's fork only names them, and bench data fetch has none",
             )
-        return super().read()
-
-
-class SICKRelatednessEval(STSEval):
-    """SICK-R, its splits as data sets."""
-
-    name, folder = "SICKRelatedness", "SICK"
-
-    def read(self) -> list[PairSubset]:
-        """Read the splits."""
-        return list(sick_splits(self.path).values())
-
-
-class STSBenchmarkFinetune(SICKEval):
-    """STS Benchmark by a regression."""
-
-    name, folder = "STSBenchmark-finetune", "STS/STSBenchmark"
-
-    def read(self) -> dict[str, PairSubset]:
-        """Read the splits."""
-        return stsb_splits(self.path)
+        return list(stsb_splits(self.path).values())
 
 
 def _subset_similarities(

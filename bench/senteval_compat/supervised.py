@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scipy.stats import pearsonr
 
-from bench.data.tasks import PairSubset
 from bench.senteval_compat import sick, sts
 
 _AVERAGES = {"averages": ("mean", "wmean")}  # without the correlation over all pairs
@@ -20,11 +19,6 @@ class SICKRelatednessEval(sick.SICKEval):
     validation = ("devpearson", pearsonr)
 
 
-class STSBenchmarkEval(SICKRelatednessEval):
-    """STS Benchmark by the same regression."""
-
-    name, folder = "STSBenchmark", "STS/STSBenchmark"
-
-    def read(self) -> dict[str, PairSubset]:
-        """Read the splits."""
-        return sick.stsb_splits(self.path)
+STSBenchmarkEval = SICKRelatednessEval.make_class(
+    "STSBenchmark", "STS/STSBenchmark", read=lambda task: sick.stsb_splits(task.path)
+)

@@ -101,9 +101,8 @@ def read_whole_number(value: Any, name: str, least: int, where: str) -> int:
         if number != float(value) or number < least:
             raise ValueError
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"{name} is {value!r}", where=where, expected=f"a whole number of at least {least}"
-        ) from error
+        what = f"{name} is {value!r}"
+        raise InputError(what, where=where, expected=f"a whole number of at least {least}") from error
     return number
 
 
@@ -138,12 +137,9 @@ def read_batch(returned: Any, sentences: list[list[str]], task: str, width: int 
             values = _as_array(returned)
             rows = np.array(values, dtype=np.float32)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BenchError(
-            f"the batcher returned {_describe_value(returned)}",
-            where=task,
-            expected=f"numbers of the shape {expected}",
-            hint="return a numpy array, a torch tensor or a list of rows",
-        ) from error
+        what = f"the batcher returned {_describe_value(returned)}"
+        hint = "return a numpy array, a torch tensor or a list of rows"
+        raise BenchError(what, where=task, expected=f"numbers of the shape {expected}", hint=hint) from error
     if rows.ndim != 2 or len(rows) != len(sentences) or not rows.shape[1]:
         raise BenchError(f"the batcher returned the shape {rows.shape}", where=task, expected=expected)
     if width not in (None, rows.shape[1]):

@@ -17,15 +17,19 @@ from bench.reports.tables.relation import Rho
 from bench.stages import Stage
 from bench.stats.item_statistics import spearman_interval
 from bench.stats.seeds import one_sample
+from bench.training_probes.command import _ProbingBuilder
 from bench.training_probes.evaluations import (
     ProbedEvaluation,
     TrainingProbes,
     read_training_probes,
     write_training_probes,
 )
-from bench.training_probes.figures import evaluation_figures
-from bench.training_probes.run import _ProbingBuilder
-from bench.training_probes.tables import evaluation_grids, evaluation_relations, within_relations
+from bench.training_probes.tables import (
+    evaluation_figures,
+    evaluation_grids,
+    evaluation_relations,
+    within_relations,
+)
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts
 

@@ -130,9 +130,8 @@ class PyTorchClassifier:
     def _read_features(self, rows: Array) -> Tensor:
         x = np.asarray(rows, dtype=np.float32)
         if x.ndim != 2 or x.shape[1] != self.inputdim:
-            raise BenchError(
-                f"features of the shape {x.shape}", where="classifier", expected=f"(n, {self.inputdim})"
-            )
+            what = f"features of the shape {x.shape}"
+            raise BenchError(what, where="classifier", expected=f"(n, {self.inputdim})")
         return torch.from_numpy(x)
 
 

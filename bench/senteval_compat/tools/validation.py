@@ -32,11 +32,8 @@ def _read_rows(x: Any, y: Any, where: str) -> Pair:
     """Return features and classes as arrays; raises BenchError for other shapes."""
     features, classes = np.asarray(x), np.asarray(y)
     if features.ndim != 2 or features.shape[:1] != classes.shape:
-        raise BenchError(
-            f"features of the shape {features.shape} and classes of the shape {classes.shape}",
-            where=where,
-            expected="(n, dim) and (n,)",
-        )
+        what = f"features of the shape {features.shape} and classes of the shape {classes.shape}"
+        raise BenchError(what, where=where, expected="(n, dim) and (n,)")
     return features, classes
 
 
@@ -55,9 +52,8 @@ class _Chooser:
 
     def __init__(self, dim: int, config: Mapping[str, Any]) -> None:
         if missing := [name for name in _CONFIG if name not in config]:
-            raise InputError(
-                f"config has no '{missing[0]}'", where=type(self).__name__, expected=", ".join(_CONFIG)
-            )
+            what = f"config has no '{missing[0]}'"
+            raise InputError(what, where=type(self).__name__, expected=", ".join(_CONFIG))
         self.featdim, self.nclasses, self.seed = dim, int(config["nclasses"]), int(config["seed"])
         self.usepytorch, self.classifier_config = bool(config["usepytorch"]), dict(config["classifier"])
         self.cudaEfficient = bool(config.get("cudaEfficient"))
