@@ -13,7 +13,7 @@ from bench.comparison.finding import ComparisonFinding
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.questions import Questions
 from bench.comparison.selection import Group
-from bench.comparison.wording import describe_comparison, format_p_clause
+from bench.comparison.wording import describe_comparison
 from bench.data.published_tables import WIKI, published_rows
 from bench.errors import InputError
 from bench.reports.tables.comparison_tables import published_differences
@@ -29,7 +29,7 @@ from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import least_p, welch
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.cli import Cli, refusal
-from tests.support.messages import missing_facts
+from tests.support.messages import missing_facts, numbers_in
 from tests.support.sides import RESULTS, Keys, sentence, shared, side
 
 A = [0.710, 0.755, 0.690, 0.740, 0.725]
@@ -39,6 +39,8 @@ MINI = ("--campaign", "mini", "--results", str(RESULTS), "--seeds-only")
 T = paired_t(A, B)
 ERROR = T.sd / math.sqrt(5)
 LOW, HIGH = (T.difference + sign * stats.t.ppf(0.95, 4) * ERROR for sign in (-1, 1))
+ENDS = [90, round(100 * LOW, 2), round(100 * HIGH, 2)]
+LEAST = math.ceil(10_000 * HIGH) / 100  # the smallest margin that would be shown, in points
 
 
 def asked(a: list[float] = A, b: list[float] = B, keys: Keys = shared, **questions: Any) -> Comparison:
@@ -46,24 +48,20 @@ def asked(a: list[float] = A, b: list[float] = B, keys: Keys = shared, **questio
 
 
 @pytest.mark.parametrize(
-    ("margin", "verdict", "facts"),
+    ("margin", "verdict", "ends", "p", "least"),
     [
-        (0.005, "Equal within", (stats.t.cdf((T.difference - 0.005) / ERROR, 4), "lies inside")),
-        (
-            0.003,
-            "Equality within",
-            (stats.t.cdf((T.difference - 0.003) / ERROR, 4), f"{math.ceil(10_000 * HIGH) / 100:.2f} points"),
-        ),
-        (0.0001, "Different by", (2 * stats.t.sf((T.difference - 0.0001) / ERROR, 4),)),
+        (0.005, "Equal within", ENDS, stats.t.cdf((T.difference - 0.005) / ERROR, 4), []),
+        (0.003, "Equality within", ENDS, stats.t.cdf((T.difference - 0.003) / ERROR, 4), [LEAST]),
+        (0.0001, "Different by", [], 2 * stats.t.sf((T.difference - 0.0001) / ERROR, 4), []),
     ],
 )
-def test_equality_within_a_margin(margin: float, verdict: str, facts: tuple[Any, ...]) -> None:
+def test_equality_within_a_margin(
+    margin: float, verdict: str, ends: list[float], p: float, least: list[float]
+) -> None:
     found = asked(margin=margin)
     assert found.answers.margin == equivalence_test(estimate_from_interval(T), margin)
-    text, (p, *others) = sentence(found, verdict), facts
-    assert not missing_facts(text, "further seeds", f"{100 * margin:.2f} points", f"p = {p:.4f}", *others)
-    ends = f"90% interval [{100 * LOW:+.2f}, {100 * HIGH:+.2f}]"
-    assert (ends in text) == (verdict != "Different by")
+    numbers = numbers_in(sentence(found, verdict))
+    assert numbers == [round(100 * margin, 2), *ends, round(p, 4), *least]
 
 
 @pytest.mark.parametrize(
@@ -81,8 +79,10 @@ def test_a_claimed_lead(size: float, verdict: str, bounds: tuple[float, ...]) ->
     text = sentence(found, f"The records {verdict} ")
     p = stats.t.cdf((size - T.difference) / ERROR, 4)
     p = 1 - p if verdict == "contradict" else p
-    facts = ("a over b", f"{100 * size:.2f} points", "95%", format_p_clause(p))
-    assert not missing_facts(text, *facts, *(f"{100 * bound:+.2f} points" for bound in bounds))
+    assert {round(100 * size, 2), 95, round(p, 4), *(round(100 * b, 2) for b in bounds)} == {
+        *numbers_in(text)
+    }
+    assert "a over b" in text
 
 
 def test_a_published_difference_is_held_against_one_further_run_of_each() -> None:
@@ -90,9 +90,10 @@ def test_a_published_difference_is_held_against_one_further_run_of_each() -> Non
     found = compare(side("a", A, shared), side("b", B, shared), asked=questions)
     low, high = predict_run_difference(A, B)
     inside, outside = (line for line in describe_comparison(found) if line.startswith("Published: "))
-    ends = f"[{100 * low:+.2f}, {100 * high:+.2f}]"
-    assert not missing_facts(inside, "+2.00 points", "(Paper, Table 1)", ends, "95%", "lies inside")
-    assert not missing_facts(outside, "+20.00 points", "(as given)", ends, "lies outside")
+    ends = [round(100 * low, 2), round(100 * high, 2)]
+    assert (numbers_in(inside), numbers_in(outside)) == ([2, 1, *ends, 95], [20, *ends, 95])
+    assert not missing_facts(inside, "(Paper, Table 1)", "lies inside")
+    assert not missing_facts(outside, "(as given)", "lies outside")
     flat = compare(side("a", [0.7, 0.7]), side("b", [0.6, 0.6]), asked=questions)
     assert "not checked" in sentence(flat, "Published")
 

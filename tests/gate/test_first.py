@@ -9,9 +9,10 @@ import pytest
 
 from bench.gate.divergence import CLOSE, LOSSES, REPEATS, find_first_change
 from bench.gate.judge import judge
-from bench.gate.verdict import Question, Status
+from bench.gate.verdict import CellVerdict, Question, Status
 from bench.records.record import RunRecord
 from tests.support.campaigns import make_record
+from tests.support.gate_records import one
 from tests.support.messages import missing_facts
 
 STAGES = {
@@ -75,9 +76,8 @@ def test_a_seed_repeats_on_another_cpu_with_equal_versions_alone() -> None:
     assert find_first_change([(record(), record(far, **CPU, **VERSION))], {}) == (None, None)
 
 
-def cell(then: list[RunRecord], now: list[RunRecord], *, strict: bool, **settings: Any) -> Any:
-    (found,) = judge(then, now, strict=strict, **settings).cells
-    return found
+def cell(then: list[RunRecord], now: list[RunRecord], **settings: Any) -> CellVerdict:
+    return one(judge(then, now, strict=True, **settings))
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -85,7 +85,7 @@ def cell(then: list[RunRecord], now: list[RunRecord], *, strict: bool, **setting
 def test_changed_numbers_fail_a_strict_gate_alone(strict: bool, value: float, status: Status) -> None:
     for seed, question in ((None, Question.RECOMPUTE), (1, Question.RETRAIN)):
         gate = judge([record(seed=seed)], [record(value, seed)], strict=strict)
-        (found,) = gate.cells
+        found = one(gate)
         assert found.question == question
         assert (found.status, found.stage) == (Status.CHANGED if strict else status, "similarities")
         assert gate.exit_code == int(strict)
@@ -93,26 +93,24 @@ def test_changed_numbers_fail_a_strict_gate_alone(strict: bool, value: float, st
 
 
 def test_a_regression_stays_one_and_other_seeds_are_no_repetition() -> None:
-    assert cell([record()], [record(0.5)], strict=True).status == Status.REGRESSION
+    assert cell([record()], [record(0.5)]).status == Status.REGRESSION
     then, now = ([record(0.6 + s / 1000, s) for s in seeds] for seeds in ((1, 2, 3), (4, 5, 6)))
-    found = cell(then, now, strict=True)
+    found = cell(then, now)
     assert (found.status, found.stage) == (Status.OK, None)
 
 
 def test_as_close_as_another_cpu_comes_is_equal() -> None:
     then, now = [record(seed=None)], [record(0.6000001, None, **CPU)]
-    found = cell(then, now, strict=True, moved={then[0].place: 3e-7})
+    found = cell(then, now, moved={then[0].place: 3e-7})
     assert found.status == Status.EQUAL
     assert not missing_facts(found.reasons, "than 3e-07", "another CPU")
-    found = cell(then, now, strict=True, moved={then[0].place: 3e-3})
+    found = cell(then, now, moved={then[0].place: 3e-3})
     assert (found.status, found.stage) == (Status.CHANGED, "similarities")
     assert not missing_facts(found.reasons, "numbers changed", "another CPU", "in similarities")
 
 
 def test_a_changed_plugin_file_is_what_the_gate_judges() -> None:
-    plugin = {"plugins": {"noise": {"file": "mine.py", "sha256": "1"}}}
-    other = {"plugins": {"noise": {"file": "mine.py", "sha256": "2"}}}
-    then = record(provenance={**record().provenance, **plugin})
-    now = record(provenance={**record().provenance, **other})
-    assert cell([then], [now], strict=True).status == Status.EQUAL
-    assert cell([then], [replace(now, scores=record(0.5).scores)], strict=True).status == Status.REGRESSION
+    files = [{"plugins": {"noise": {"file": "mine.py", "sha256": sha}}} for sha in "12"]
+    then, now = (record(provenance={**record().provenance, **file}) for file in files)
+    assert cell([then], [now]).status == Status.EQUAL
+    assert cell([then], [replace(now, scores=record(0.5).scores)]).status == Status.REGRESSION

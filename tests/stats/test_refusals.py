@@ -130,7 +130,7 @@ SEEDS: list[Refusal] = [
     (lambda: seed_difference([1.5], [1.5]), ("a has 1 seed", "at least 2")),
     (lambda: probability_of_superiority([1.0], [INF]), ("b:", "not finite")),
     *(
-        (lambda f=f, a=a, b=b, v=v: f(a, b, v), facts)
+        (lambda f=f, a=a, b=b, v=v: f(a, b, v), (*facts,))
         for f in (paired_t, pairing_gain)
         for a, b, v, *facts in (
             ([1, 2, 3], [1, 2], 0.95, "3 against 2", "pairs"),
@@ -169,7 +169,10 @@ SEEDS: list[Refusal] = [
     (lambda: almost_stochastic_order(FOUR, FIVE, RNG), ("a has 4 seed", "at least 5")),
     (lambda: almost_stochastic_order(FIVE, FIVE, RNG, draws=99), ("99 draws",)),
     (lambda: almost_stochastic_order(FIVE, FIVE, RNG, level=1), ("level=1",)),
-    *((lambda v=v: interquartile_mean(v), (np.shape(v), "(runs, tasks)")) for v in ([1.0, 2.0], [[]])),
+    *(
+        (lambda v=v: interquartile_mean(v), (np.shape(v), "(runs, tasks)"))
+        for v in (np.ones(2), np.ones((1, 0)))
+    ),
     (lambda: performance_profile([[1.0, NAN]], [0.5]), ("scores", "not finite")),
     (lambda: performance_profile([[1.0, 2.0]], [INF]), ("thresholds", "not finite")),
 ]

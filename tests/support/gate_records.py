@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from bench.gate.verdict import CellVerdict, Drop, Gate
 from bench.records.record import RunRecord
 from tests.support.campaigns import make_record
 
@@ -27,5 +28,15 @@ def record(value: float | Sequence[float], seed: int | None = 1, **changes: Any)
     return replace(made, **base | changes)
 
 
-def runs(values: Sequence[float], first: int = 1, **changes: Any) -> list[RunRecord]:
+def runs(values: Sequence[float | Sequence[float]], first: int = 1, **changes: Any) -> list[RunRecord]:
     return [record(value, seed, **changes) for seed, value in enumerate(values, start=first)]
+
+
+def one(gate: Gate) -> CellVerdict:
+    (cell,) = gate.cells
+    return cell
+
+
+def average(cell: CellVerdict) -> Drop:
+    assert cell.average is not None
+    return cell.average

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.comparison.comparison import Comparison
+from bench.comparison.evidence import SeedLevel
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.selection import Group
 from bench.comparison.wording import describe_comparison
@@ -31,14 +32,9 @@ def side(
     keys: Keys = lambda _: (),
     text: str | None = None,
 ) -> Group:
-    """A method's runs.
+    """A method's runs: scores by seed (None: deterministic) or of seeds 1, 2, ...; several are tasks T0, T1, ...
 
-    Args:
-        name: Of the method.
-        scores: By seed, None for a deterministic method; a sequence has the seeds 1, 2, ... Scores of
-            several tasks are a sequence, named T0, T1, ...
-        keys: Keys of a seed's trained stages.
-        text: Training text, which with the batch size makes the data order; None: its own.
+    ``keys`` are those of a seed's trained stages; ``text`` is the training text, default the method's own.
     """
     by_seed = scores if isinstance(scores, Mapping) else dict(enumerate(scores, start=1))
     records = [_record(name, seed, score, keys, text) for seed, score in by_seed.items()]
@@ -75,3 +71,8 @@ def sentence(comparison: Comparison, start: str) -> str:
     """Return the only sentence of a comparison that starts so."""
     (line,) = (line for line in describe_comparison(comparison) if line.startswith(start))
     return line
+
+
+def level_of(comparison: Comparison) -> SeedLevel:
+    assert comparison.seed_level is not None
+    return comparison.seed_level
