@@ -8,6 +8,7 @@ import json
 import shlex
 import shutil
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -28,7 +29,12 @@ def test_main_job_and_resume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monke
     assert (code, missing_facts(err, "[4/4] noise seed 3")) == (0, [])
     assert "noise              3" in out
     noise = [f"mini/noise/seed-{seed}/toy.json" for seed in (1, 2, 3)]
-    assert sorted(records(tmp_path)) == [*noise, "mini/word_overlap/no-seed/toy.json"]
+    found = records(tmp_path)
+    assert sorted(found) == [*noise, "mini/word_overlap/no-seed/toy.json"]
+    (table,) = json.loads(cli("report", "--format", "json")[1])
+    (cell,) = (row["cells"]["TOY"] for row in table["rows"] if row["method"] == "noise")
+    assert cell["mean"] == pytest.approx(fmean(found[name].score("TOY") or 0 for name in noise), abs=1e-15)
+    assert cell["n"] == 3
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "results").rglob("*.json")}
     code, out2, err = cli("run", "--methods", "noise,word_overlap", "--seeds", "1-4", *TOY)
     assert (code, "4 of 5" in err) == (0, True)
@@ -61,22 +67,14 @@ def test_workers_give_the_same_bytes(cli: Cli, tmp_path: Path, tiny_bert: Path) 
     assert report.replace("campaign one", "campaign two") == out
 
 
-def test_no_machine_path_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
-    cli("run", "--methods", f"broken,hf:{tiny_bert}", "--seeds", "2", *TOY)
-    text = "".join(path.read_text() for path in (tmp_path / "results").rglob("*.json"))
-    assert missing_facts(text, "tiny-bert", "no luck with") == []
-    for path in (tmp_path, tiny_bert.parent, Path.home(), Path(__file__).parents[2]):
-        assert str(path) not in text
-
-
-def test_a_failed_cell_is_a_record_and_runs_again(cli: Cli, tmp_path: Path) -> None:
-    arguments = ("run", "--methods", "broken,collapsed,noise", "--seeds", "1-3", *TOY)
+def test_a_failed_cell_is_a_record_and_runs_again(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
+    arguments = ("run", "--methods", f"broken,collapsed,noise,hf:{tiny_bert}", "--seeds", "1-3", *TOY)
     code, out, err = cli(*arguments)
     assert (code, "error: 2 cell(s)" in err) == (1, True)
     found = records(tmp_path)
     failed = found["mini/broken/seed-2/toy.json"]
     assert (failed.status, failed.scores, failed.predictions) == ("failed", (), None)
-    assert missing_facts(failed.reason, "RuntimeError: ", "bench_test_methods.py") == []
+    assert missing_facts(failed.reason, "RuntimeError: ", "no luck with", "bench_test_methods.py") == []
     assert "in build" in "".join(failed.traceback or ())
     reason = found["mini/collapsed/no-seed/toy.json"].reason
     assert missing_facts(reason, "equal", "correlation is undefined") == []
@@ -86,7 +84,28 @@ def test_a_failed_cell_is_a_record_and_runs_again(cli: Cli, tmp_path: Path) -> N
     (row,) = (row for row in rows if row["method"] == "broken" and row["seed"] == "2")
     assert (row["value"], row["status"], row["task"]) == ("", "failed", "")
     code, _, err = cli(*arguments)
-    assert (code, "5 of 7" in err) == (1, True)
+    assert (code, "6 of 8" in err) == (1, True)
+    text = "".join(path.read_text() for path in (tmp_path / "results").rglob("*.json"))
+    for path in (tmp_path, tiny_bert.parent, Path.home(), Path(__file__).parents[2]):
+        assert str(path) not in text
+
+
+POOLINGS = "cls, avg, avg_first_last, avg_last_two, pooler, mask, last, weighted_mean"
+
+
+@pytest.mark.parametrize(
+    ("command", "facts"),
+    [
+        ("list methods", ["untrained "]),
+        ("list suites", ["sts7 "]),
+        ("list profiles", ["minilm "]),
+        ("list probes", ["overlap "]),
+        ("show untrained", [f"pooling=cls [{POOLINGS}]", "bert_base (pooling=avg_first_last)"]),
+    ],
+)
+def test_lists_and_cards(cli: Cli, command: str, facts: list[str]) -> None:
+    code, out, _ = cli(*command.split())
+    assert (code, missing_facts(out, *facts)) == (0, [])
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--estimate"])
@@ -162,8 +181,7 @@ def test_another_backbone_gets_its_own_folder(cli: Cli, tmp_path: Path, tiny_ber
     assert (record.backbone["name"], record.options["pooling"]) == ("tiny-bert", "pooler")
     facts = {"attention": "sdpa", "max_length": 40, "dim": 16, "dtype": "float32", "folder_dtype": "float32"}
     facts |= {"pooling": "pooler", "pooling_from": "the method", "similarity": "cosine"}
-    encoder = record.provenance["encoder"]
-    assert encoder == facts | {"parameters": encoder["parameters"]}
+    assert facts.items() <= record.provenance["encoder"].items()
 
 
 def test_options_by_colon_bracket_and_set_are_one_method(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
@@ -182,7 +200,6 @@ BAD = [
     ("run --methods untraned", "--methods: ", "'untraned'", "'untrained'?", "angle, ", "word_overlap"),
     ("run --methods Un-Trained", "'Un-Trained'", "'untrained'?", "--plugin"),
     ("run --methods untrained:mean", "'mean'", "'avg'?"),
-    ("run --methods hf:.:mean", "'mean'", "'avg'?"),
     ("run --methods simcse --dev mimi-dev", "--dev: ", "'mimi-dev'", "'mini-dev'?"),
     ("run --methods simcse --dev mini-transfer", "--dev: ", "'mini-transfer'"),
     ("run --methods noise --seeds 5-1", "--seeds: ", "'5-1'", "1-5"),
@@ -201,21 +218,14 @@ BAD = [
     ("run --methods noise --set noise.scal=1", "--set noise.scal=1: ", "'scale'?", "scale, wait"),
     ("run --methods noise --set nois.scale=1", "'nois'", "--methods", "'noise'?"),
     ("run --methods noise[scale=1,scale=2]", "--methods: scale", "twice", "'noise[scale=1,scale=2]'"),
-    (
-        "run --methods noise --set noise.scale=1 --set noise.scale=2",
-        *("--set noise.scale=2: ", "twice", "noise.scale=1"),
-    ),
+    ("run --methods noise --set noise.scale=1 --set noise.scale=2", "--set noise.scale=2: ", "twice"),
     ("run --methods noise --set noise.sub1.scale=1", "noise", "'sub1'"),
     ("run --methods noise --set noise.scale=x", "'x'", "a number"),
     ("run --methods noise --set scale", "--set: ", "'scale'"),
     ("run --methods 'untrained:avg[pooling=cls]'", "pooling", "twice"),
     ("run --methods a --methods b --seeds 1 --seeds 2", "bench run: --methods", "2 times"),
-    ("report --suite toy --suite mini", "bench report: --suite", "2 times"),
     (f"run --methods simcse[mlm_share=7] {CORPUS}", "simcse[mlm_share=7]: 7.0", "at most 1"),
-    (
-        f"run --methods tncse --set tncse.sub1.dropout=1.5 {CORPUS}",
-        *("--set tncse.sub1.dropout=1.5: 1.5", "less than 1"),
-    ),
+    (f"run --methods tncse --set tncse.sub1.dropout=1.5 {CORPUS}", "sub1.dropout=1.5: 1.5", "less than 1"),
     (f"run --methods esimcse[repetition_rate=1.01] {CORPUS}", "1.01", "at most 1"),
     (f"run --methods simcse[dropout=1] {CORPUS}", "less than 1"),
     (f"run --methods denosent[noise=1] {CORPUS}", "less than 1"),
@@ -224,7 +234,7 @@ BAD = [
     (f"run --methods arccse[margin=190] {CORPUS}", "at most 180"),
     (f"run --methods simcse --set simcse.steps=-1 {CORPUS}", "training text is empty"),
     ("run --methods noise --dry-run --detect 1 --shard 1/2", "--detect: ", "leave out --shard"),
-    ("run --methods noise --campaign ../x", "--campaign: ", "'../x'"),
+    ("run --methods noise --seeds 1 --results file", "can't be written", "--results"),
     ("run --methods noise --suite sts7", "'sts7'", "--data DIR or BENCH_DATA"),
     ("run --methods noise --suite sts7 --data nowhere", "nowhere: ", "SentEval data"),
     ("run --methods noise --device cuda", "CUDA device", "--device cpu"),
@@ -247,21 +257,16 @@ BAD = [
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: ascii(case[0]))
 def test_bad_input_is_one_clear_line_and_exit_2(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, case: tuple[str, ...]
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, ...]
 ) -> None:
     monkeypatch.delenv("BENCH_DATA", raising=False)
+    (tmp_path / "file").touch()
     arguments, *facts = case
     words = shlex.split(arguments)
     suite = TOY if words[0] == "run" and len(words) > 1 and "--suite" not in words else ()
     code, out, err = cli(*words, *suite, as_is=True)
     assert (code, out, missing_facts(err, *facts)) == (2, "", [])
     assert (err.count("\n"), err.startswith("error: ")) == (1, True)
-
-
-def test_results_that_cant_be_written(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    code, _, err = cli(*NOISE, "--results", "file")
-    assert (code, missing_facts(err, "can't be written", "--results")) == (2, [])
 
 
 def test_truncated_data_name_file_and_line(cli: Cli, tmp_path: Path) -> None:
@@ -298,13 +303,6 @@ def test_lists(cli: Cli, what: str, name: str) -> None:
     assert (code, f"\n{name} " in f"\n{out}") == (0, True)
 
 
-def test_show(cli: Cli) -> None:
-    code, out, _ = cli("show", "untrained")
-    poolings = "cls, avg, avg_first_last, avg_last_two, pooler, mask, last, weighted_mean"
-    facts = (f"pooling=cls [{poolings}]", "bert_base (pooling=avg_first_last)")
-    assert (code, missing_facts(out, *facts)) == (0, [])
-
-
 def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path) -> None:
     def rows(*options: str) -> list[dict[str, str]]:
         code, out, _ = cli("data", "overlap", "train.txt", *TOY, "--format", "csv", *options)
@@ -325,23 +323,6 @@ def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path)
         assert row["n_clean"] == counts[0]["clean_pairs"]
     (tmp_path / "train.txt").write_text("\n".join(anchors))
     assert [row["clean"] for row in rows("--campaign", "local")] == ["", ""]
-
-
-def test_json_report_holds_full_precision(cli: Cli, tmp_path: Path) -> None:
-    cli(*NOISE, "--seeds", "1-3")
-    (table,) = json.loads(cli("report", "--format", "json")[1])
-    values = [record.score("TOY") for record in records(tmp_path).values()]
-    cell = table["rows"][0]["cells"]["TOY"]
-    assert cell["mean"] == pytest.approx(sum(v for v in values if v is not None) / 3, abs=1e-15)
-    assert cell["n"] == 3
-
-
-def test_seeds_of_another_specification_are_refused_before_the_run(cli: Cli, tmp_path: Path) -> None:
-    assert cli("run", "--methods", "x=noise[scale=1]", "--seeds", "1", *TOY)[0] == 0
-    code, _, err = cli("run", "--methods", "x=noise[scale=2]", "--seeds", "2", *TOY)
-    assert (code, missing_facts(err, "x seed 1", "then 1.0, now 2.0")) == (1, [])
-    assert len(records(tmp_path)) == 1
-    assert cli("run", "--methods", "x=noise[scale=2]", "--seeds", "1-2", *TOY, "--force")[0] == 0
 
 
 def test_a_newer_record_is_never_replaced(cli: Cli, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import io
 import re
 import shlex
@@ -12,20 +11,21 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
-from types import ModuleType
 from typing import Any
 
+import claims
 import click
+import generate
+import page_tables as tables
 import pytest
+import refresh
 
 import bench
 from bench.card import MethodCard
 from bench.cli.main import cli as group
-from bench.cli.main import main
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.sweeps import SWEEPS
@@ -34,121 +34,86 @@ from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.render.grid import SCALE
+from tests.support import docs_commands as docs
 from tests.support.chromium import chromium
 from tests.support.cli import every_option
-from tests.support.docs_commands import (
-    NOT_RUN,
-    OWN_TEST,
-    PAGES,
-    ROOT,
-    SHOWN,
-    TEXTS,
-    Command,
-    check_method,
-    check_names,
-    commands,
-    parsed,
-    spans,
-    why_not_run,
-)
 from tests.support.messages import missing_facts
-
-
-@pytest.fixture(scope="module")
-def generate(docs_module: Callable[[str], ModuleType]) -> ModuleType:
-    """The module docs/generate.py."""
-    return docs_module("generate")
-
-
-@pytest.fixture(scope="module")
-def tables(docs_module: Callable[[str], ModuleType]) -> ModuleType:
-    """The module docs/page_tables.py."""
-    return docs_module("page_tables")
-
-
-def marked(what: str) -> str:
-    """The marks of a table, without it."""
-    return f"<!-- {what} -->\n<!-- /{what.partition(':')[0]} -->\n"
-
-
-def made(tables: ModuleType, what: str) -> list[str]:
-    """The lines of a table."""
-    text: str = tables.filled(marked(what))
-    return [line for line in text.splitlines() if line.startswith("|")]
+from tests.support.site import call
 
 
 def rows_of(page: str) -> list[list[str]]:
-    """The cells of every line of a page's tables."""
     lines = [line for line in page.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-@pytest.fixture(scope="module")
-def pages(generate: ModuleType) -> dict[str, str]:
-    """The pages of the methods."""
-    made: dict[str, str] = generate.method_pages()
-    return made
+def made(what: str) -> list[list[str]]:
+    return rows_of(tables.filled(marked(what)))
 
 
-def shown(*, slow: bool) -> list[Any]:
-    """Command and quoted lines of every output in a page; fast are those that draw no items."""
+def marked(what: str) -> str:
+    return f"<!-- {what} -->\n<!-- /{what.partition(':')[0]} -->\n"
+
+
+def shown() -> list[Any]:
+    """Command and quoted lines of every output in a page; those that draw items take long."""
     fast = ("--seeds-only", "--dry-run", "bench report")
     found = []
-    for page, text in TEXTS.items():
-        for number, (command, quoted) in enumerate(SHOWN.findall(text)):
-            if any(word in command for word in fast) != slow:
-                found.append(pytest.param(page, command, quoted, id=f"{page}-{number}"))
+    for page, text in docs.TEXTS.items():
+        for number, (command, quoted) in enumerate(docs.SHOWN.findall(text)):
+            marks = () if any(word in command for word in fast) else pytest.mark.long
+            found.append(pytest.param(page, command, quoted, marks=marks, id=f"{page}-{number}"))
     return found
-
-
-def cloned(folders: pytest.TempPathFactory) -> Path:
-    """A folder with the committed records as a clone has them: no draws of the items are stored."""
-    folder, ignored = folders.mktemp("clone"), shutil.ignore_patterns("stats", "local", ".*")
-    shutil.copytree(ROOT / "results", folder / "results", ignore=ignored)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cloned(tmp_path_factory)
+    """A folder with the committed records as a clone has them: no draws of the items are stored."""
+    folder, ignored = tmp_path_factory.mktemp("clone"), shutil.ignore_patterns("stats", "local", ".*")
+    shutil.copytree(docs.ROOT / "results", folder / "results", ignore=ignored)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def drawing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One more, in which commands store draws."""
-    return cloned(tmp_path_factory)
+def test_names_in_the_text_exist() -> None:
+    named = {span for text in docs.TEXTS.values() for span in docs.spans(text)}
+    known = {"--help", "--version", "--debug", "--depth"}  # the last one is git's
+    known |= {name for option in every_option() for name in option.opts}
+    own = [span for span in named if not span.startswith("python -m ")]  # no scripts
+    assert {word.split("=")[0] for span in own for word in span.split() if word.startswith("--")} <= known
+    methods = [span for span in named if re.fullmatch(r"[a-z_]+\[[^ ]+\]", span)]
+    methods = [span for span in methods if not re.search(r"METHOD|\.\.\.|st:", span)]
+    for request in (request for span in methods for request in parse_methods(span)):
+        docs.check_method(request)
+    assert len(methods) > 8
+    name = re.compile(r"--profile ([a-z][\w-]*)\b(?!\.toml)")
+    found = {word for text in docs.TEXTS.values() for word in name.findall(text)}
+    assert {"minilm", "bert-base"} <= found <= set(profiles.profile_names())
+    assert set(SWEEPS) <= set(docs.spans(docs.TEXTS["sweeps.md"]))
 
 
 @cache
 def output_of(command: str) -> str:
     """What a command prints on the committed records, below the present folder."""
-    stdout = io.StringIO()
-    with (
-        contextlib.redirect_stdout(stdout),
-        contextlib.redirect_stderr(io.StringIO()),
-        pytest.raises(SystemExit) as stopped,
-    ):
-        main(shlex.split(command)[1:])
-    assert not stopped.value.code, command
-    return stdout.getvalue()
+    code, out, _ = call(*shlex.split(command)[1:])
+    assert code == 0, command
+    return out
 
 
 def test_commands_are_found() -> None:
-    found = [command for page in PAGES for command in commands(page)]
+    found = [command for page in docs.PAGES for command in docs.commands(page)]
     assert len([command for command in found if command.in_block]) > 60
     assert {command.words[1] for command in found} >= set(group.commands)
     text = "```sh\nbench run \\\n    --methods simcse  # why\n```\nSee `bench\nlist methods`.\n"
-    block, span = (c.words for c in commands(Path("x.md"), text))
+    block, span = (c.words for c in docs.commands(Path("x.md"), text))
     assert (block, span) == (["bench", "run", "--methods", "simcse"], ["bench", "list", "methods"])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", docs.PAGES, ids=lambda page: page.name)
 def test_every_command_parses_and_names_what_exists(page: Path) -> None:
-    for command in commands(page):
+    for command in docs.commands(page):
         try:
-            named = parsed(command.words, whole=command.in_block)
-            if page.name not in OWN_TEST:
-                check_names(*named)
+            named = docs.parsed(command.words, whole=command.in_block)
+            if page.name not in docs.OWN_TEST:
+                docs.check_names(*named)
         except Exception as error:
             raise AssertionError(f"{command}: {error}") from error
 
@@ -170,38 +135,12 @@ def test_every_command_parses_and_names_what_exists(page: Path) -> None:
 )
 def test_a_wrong_command_is_seen(text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        check_names(*parsed(Command(Path("x.md"), text, True).words))
+        docs.check_names(*docs.parsed(docs.Command(Path("x.md"), text, True).words))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_options_in_the_text_exist(page: Path) -> None:
-    known = {"--help", "--version", "--debug", "--depth"}  # the last one is git's
-    known |= {name for option in every_option() for name in option.opts}
-    own = [span for span in spans(TEXTS[page.name]) if not span.startswith("python -m ")]  # no scripts
-    words = {word.split("=")[0] for span in own for word in span.split() if word.startswith("--")}
-    assert words - known == set()
-
-
-def test_methods_with_options_in_the_text_exist() -> None:
-    named = {span for text in TEXTS.values() for span in spans(text)}
-    methods = [span for span in named if re.fullmatch(r"[a-z_]+\[[^ ]+\]", span)]
-    methods = [span for span in methods if not re.search(r"METHOD|\.\.\.|st:", span)]
-    for request in (request for span in methods for request in parse_methods(span)):
-        check_method(request)
-    assert len(methods) > 8
-
-
-def test_profiles_in_the_text_exist() -> None:
-    name = re.compile(r"--profile ([a-z][\w-]*)\b(?!\.toml)")
-    named = {word for text in TEXTS.values() for word in name.findall(text)}
-    assert named <= set(profiles.profile_names())
-    assert {"minilm", "bert-base"} <= named
-
-
-def test_every_method_has_a_page_with_equations_options_and_defaults(
-    generate: ModuleType, pages: dict[str, str]
-) -> None:
+def test_every_method_has_a_page_with_equations_options_and_defaults() -> None:
     cards: list[MethodCard] = [method.card for method in generate.own_methods()]
+    pages = generate.method_pages()
     assert len(pages) == len(cards) + 1 > 40
     for card in cards:
         page = pages[f"methods/{card.name}.md"]
@@ -212,9 +151,6 @@ def test_every_method_has_a_page_with_equations_options_and_defaults(
         assert card.deviations == () or "## Differences" in page
     for name in ("simcse", "whitening", "untrained", "tncse_d", "jtcse", "esimcse", "infonce", "m_mhe"):
         assert pages[f"methods/{name}.md"].split("## Published scores")[1].startswith("\n\nsts7"), name
-
-
-def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None:
     page = pages["methods/simcse.md"]
     others = [name for name in profiles.profile_names() if name not in ("bert-base", "minilm-mlm")]
     (head,) = (row for row in rows_of(page) if row[:2] == ["option", "default"])
@@ -223,27 +159,29 @@ def test_a_method_page_has_each_backbone_s_values(pages: dict[str, str]) -> None
     assert rate[1:3] == ["`3e-05`", "`0.0001`"]
     assert missing_facts(page, "in `bert-base`") == []
     assert "76.25" in page.split("## Published scores")[1]
+    for name, text in {**docs.TEXTS, **pages, "mkdocs.yml": (docs.ROOT / "mkdocs.yml").read_text()}.items():
+        assert not re.search(r"(?<![\w.])/(work|tmp|home|root|opt|usr|mnt|Users)\b", text), name
+        assert not re.search(r"index-url|pypi\.|localhost|127\.0\.0\.1", text), name
 
 
 TABLED = [
     pytest.param(name, marks=pytest.mark.long if name in ("results.md", "campaign.md") else ())
-    for name, text in TEXTS.items()
+    for name, text in docs.TEXTS.items()
     if "\n<!-- /" in text
 ]
-"""Pages with tables; those of many campaigns take long."""
 
 
 @pytest.mark.slow
 @pytest.mark.campaigns
 @pytest.mark.parametrize("page", TABLED)
-def test_tables_are_those_of_program_and_records(tables: ModuleType, page: str) -> None:
-    assert tables.filled(TEXTS[page]) == TEXTS[page], f"run: python docs/refresh.py docs/{page}"
+def test_tables_are_those_of_program_and_records(page: str) -> None:
+    assert tables.filled(docs.TEXTS[page]) == docs.TEXTS[page], f"run: python docs/refresh.py docs/{page}"
 
 
-def test_every_mark_has_its_end(tables: ModuleType) -> None:
+def test_every_mark_has_its_end() -> None:
     """One that is misspelt, or has no end, would stay empty unseen."""
     with_end = {*tables.TABLES, "speed-table"}
-    for name, text in TEXTS.items():
+    for name, text in docs.TEXTS.items():
         opened = ""
         for mark in re.findall(r"^<!-- (.*?)\s*-->$", text, re.M | re.S):
             kind = mark.partition(":")[0]
@@ -255,7 +193,7 @@ def test_every_mark_has_its_end(tables: ModuleType) -> None:
 
 
 @pytest.mark.campaigns
-def test_a_table_comes_between_its_marks(tables: ModuleType) -> None:
+def test_a_table_comes_between_its_marks() -> None:
     page = tables.filled(f"a\n{marked('leaderboard: mini')}b\n{marked('cost')}c\n")
     rows = [row[:3] for row in rows_of(page)]
     assert ["tncse", "5", "63.69±0.68"] in rows
@@ -266,7 +204,7 @@ def test_a_table_comes_between_its_marks(tables: ModuleType) -> None:
         tables.leaderboard("nothing")
 
 
-def test_plots_are_drawn_from_records(generate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plots_are_drawn_from_records(monkeypatch: pytest.MonkeyPatch) -> None:
     plot = generate.drawn("<!-- costs: mini -->")
     assert plot.startswith('<figure class="plot"><svg viewBox=')
     assert "<title>simcse: " in plot
@@ -277,7 +215,7 @@ def test_plots_are_drawn_from_records(generate: ModuleType, monkeypatch: pytest.
 
 @pytest.mark.slow
 @pytest.mark.campaigns
-@pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=False))
+@pytest.mark.parametrize(("page", "command", "quoted"), shown())
 def test_quoted_output_is_what_the_command_prints(
     page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
@@ -297,36 +235,26 @@ REPORTS += [
 def test_committed_reports_are_what_the_command_prints(
     campaign: str, form: str, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    kept = (ROOT / "results" / campaign / f"report.{suffix}").read_text(encoding="utf-8")
+    monkeypatch.chdir(docs.ROOT)
+    kept = (docs.ROOT / "results" / campaign / f"report.{suffix}").read_text(encoding="utf-8")
     assert output_of(f"bench report --campaign {campaign} --format {form}") == kept
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("page", "command", "quoted"), shown(slow=True))
-def test_quoted_output_of_item_draws_is_what_the_command_prints(
-    page: str, command: str, quoted: str, monkeypatch: pytest.MonkeyPatch, drawing: Path
-) -> None:
-    monkeypatch.chdir(drawing)
-    assert quoted.rstrip() in output_of(command), page
-
-
-MEASURED = (
-    ("mini-equal", "untrained[pooling=mask]", "80.91"),
-    ("mini-equal", "promptbert", "83.54"),
-    ("mini-equal", "m_barlow", "50.97"),
-)
-"""Averages over seeds that results.md says in its text: campaign, method, as printed."""
-
-
 @pytest.mark.campaigns
-@pytest.mark.parametrize(("campaign", "method", "printed"), MEASURED)
+@pytest.mark.parametrize(
+    ("campaign", "method", "printed"),
+    [
+        ("mini-equal", "untrained[pooling=mask]", "80.91"),
+        ("mini-equal", "promptbert", "83.54"),
+        ("mini-equal", "m_barlow", "50.97"),
+    ],
+)
 def test_averages_in_the_text_are_the_records(campaign: str, method: str, printed: str) -> None:
-    records = ResultStore(ROOT / "results", campaign).records()
+    records = ResultStore(docs.ROOT / "results", campaign).records()
     records = [r for r in records if r.method == method and not r.suite.startswith("transfer")]
     values = [value for r in records if (value := r.score("avg")) is not None]
     assert f"{SCALE * sum(values) / len(values):.2f}" == printed
-    assert printed in TEXTS["results.md"]
+    assert printed in docs.TEXTS["results.md"]
 
 
 @pytest.mark.campaigns
@@ -335,7 +263,7 @@ def test_forty_five_unsupervised_methods_have_a_row(campaign: str) -> None:
     """As results.md says; the others need labels, a checkpoint or methods that are named."""
     registry = discover()
     own = {name for name, method in registry if method.card.kind not in ("supervised", "external")}
-    assert len(own & {record.name for record in ResultStore(ROOT / "results", campaign).records()}) > 45
+    assert len(own & {record.name for record in ResultStore(docs.ROOT / "results", campaign).records()}) > 45
 
 
 @pytest.mark.parametrize(("method", "low", "high"), [("simcse", "38.4", "65.4"), ("esimcse", "-3.0", "60.1")])
@@ -343,7 +271,7 @@ def test_what_a_rate_does_is_what_was_tuned(method: str, low: str, high: str) ->
     (row,) = (row for row in profiles.load_profile("mini-equal").tuning if row["method"] == method)
     dev = dict(row["dev"])
     assert [f"{SCALE * dev[rate]:.1f}" for rate in (1e-4, 3e-4)] == [low, high]
-    assert missing_facts(TEXTS["results.md"].split("### What a rate does")[1], low, high) == []
+    assert missing_facts(docs.TEXTS["results.md"].split("### What a rate does")[1], low, high) == []
 
 
 @pytest.mark.parametrize("loss", ["mhe", "barlow", "vicreg"])
@@ -356,7 +284,7 @@ def test_what_a_ratio_does_is_what_was_tuned(loss: str) -> None:
 
 @pytest.mark.campaigns
 def test_variants_have_the_options_that_were_tuned_for_them() -> None:
-    records = ResultStore(ROOT / "results", "mini-equal").records()
+    records = ResultStore(docs.ROOT / "results", "mini-equal").records()
     grids = [row for row in profiles.load_profile("mini-equal").tuning if "[form=paper]" in row["method"]]
     for row in grids:
         best = max(row["dev"], key=lambda pair: pair[1])[0]
@@ -368,12 +296,12 @@ def test_variants_have_the_options_that_were_tuned_for_them() -> None:
 
 @pytest.mark.campaigns
 def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
-    store, plain = ResultStore(ROOT / "results", "minilm-lm"), "tncse[icnce=False,ictn=False,nce=False]"
+    store, plain = ResultStore(docs.ROOT / "results", "minilm-lm"), "tncse[icnce=False,ictn=False,nce=False]"
     of: dict[str, dict[int, float]] = {}
     for record in store.records():
         if record.seed is not None and record.suite == "sts7":
             of.setdefault(record.method, {})[record.seed] = SCALE * (record.score("avg") or 0)
-    text = " ".join(TEXTS["results.md"].split())
+    text = " ".join(docs.TEXTS["results.md"].split())
 
     def among(first: str, second: str) -> list[float]:
         return sorted(score - of[second][seed] for seed, score in of[first].items())
@@ -404,21 +332,17 @@ def test_leads_and_spreads_of_the_twins_in_the_text_are_the_records() -> None:
     assert missing_facts(text, *facts) == []
 
 
-@pytest.mark.usefixtures("generate")
 def test_a_quote_is_made_anew_only_where_it_no_longer_holds() -> None:
-    quoted = importlib.import_module("refresh").quoted
     old = "a 1\nb 2\n"
-    assert quoted(f"{old}\na 3\nb 4\n", old) == old  # not on to the last like b 2
-    assert quoted("a 5\nb 2\n", old) == old.replace("1", "5")
+    assert refresh.quoted(f"{old}\na 3\nb 4\n", old) == old  # not on to the last like b 2
+    assert refresh.quoted("a 5\nb 2\n", old) == old.replace("1", "5")
 
 
 @pytest.mark.campaigns
-def test_questions_are_answered_together(
-    tables: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
-) -> None:
+def test_questions_are_answered_together(monkeypatch: pytest.MonkeyPatch, clone: Path) -> None:
     monkeypatch.chdir(clone)
     asked = "questions: mini\njtcse vs tncse: Better?\ntncse_d vs tncse: Is the student?\n"
-    _, _, first, second = rows_of("\n".join(made(tables, asked)))
+    _, _, first, second = made(asked)
     assert first[:5] == ["Better?", "`jtcse` - `tncse`", "5 pairs", "4 of 5", "+0.13"]
     assert second[:5] == ["Is the student?", "`tncse_d` - `tncse`", "5 pairs", "5 of 5", "+3.28"]
     assert ("equal" in first[-1], "0.5" in first[-1], second[-1]) == (True, True, "yes")
@@ -428,20 +352,18 @@ def test_questions_are_answered_together(
         "questions: mini-equal\n"
         "tncse vs tncse[icnce=False,ictn=False,nce=False]: Better?\nesimcse vs simcse: Better?\n"
     )
-    _, _, equal, open_ = rows_of("\n".join(made(tables, asked)))
+    _, _, equal, open_ = made(asked)
     assert missing_facts(equal[-1], "no, ", "second is ahead", "0.5") == []
     assert open_[-1] == "not shown"
-    unpaired = rows_of(made(tables, "questions: mini\nsimcse vs untrained: Does it learn?\n")[-1])[0]
+    unpaired = made("questions: mini\nsimcse vs untrained: Does it learn?\n")[-1]
     assert unpaired[2:4] == ["3 and 1", ""]  # no pairs to be ahead in
     with pytest.raises(ValueError, match="'jtcse tncse' is no question"):
-        made(tables, "questions: mini\njtcse tncse\n")
+        made("questions: mini\njtcse tncse\n")
 
 
-def test_claims_are_held_against_the_records_together(
-    tables: ModuleType, monkeypatch: pytest.MonkeyPatch, clone: Path
-) -> None:
+def test_claims_are_held_against_the_records_together(monkeypatch: pytest.MonkeyPatch, clone: Path) -> None:
     monkeypatch.chdir(clone)
-    rows = rows_of("\n".join(made(tables, "claims: mini")[2:]))
+    rows = made("claims: mini")[2:]
     (row,) = (row for row in rows if row[0] == "`tncse`")
     assert row[1:3] == ["+3.33", "-0.24"]  # 79.58 and 76.25 are printed
     assert row[-1] == "contradicted"
@@ -454,35 +376,30 @@ def test_claims_are_held_against_the_records_together(
     assert min(leads) > 0
 
 
-@pytest.mark.usefixtures("generate")
 def test_a_method_of_one_seed_has_no_claim(tmp_path: Path) -> None:
-    """One run says nothing of its spread; while a campaign grows there are such rows."""
-    shutil.copytree(ROOT / "results" / "mini", tmp_path / "mini", ignore=shutil.ignore_patterns("stats"))
+    shutil.copytree(docs.ROOT / "results" / "mini", tmp_path / "mini", ignore=shutil.ignore_patterns("stats"))
     for seed in range(2, 6):
         shutil.rmtree(tmp_path / "mini" / "mini" / "tncse" / f"seed-{seed}")
-    left = importlib.import_module("claims").table(tmp_path, "mini")
-    assert "| `tncse` |" not in left
-    assert "| `jtcse` |" in left
+    left = claims.table(tmp_path, "mini")
+    assert ("| `tncse` |" in left, "| `jtcse` |" in left) == (False, True)
 
 
-def test_the_steps_of_language_modelling_are_those_of_the_records(tables: ModuleType) -> None:
-    table = {row[0]: row[1:] for row in rows_of("\n".join(made(tables, "mlm steps")))}
+def test_the_steps_of_language_modelling_are_those_of_the_records() -> None:
+    table = {row[0]: row[1:] for row in made("mlm steps")}
     assert table["0"] == ["79.73", "86.72", "83.48 and 83.88"]
     assert table["360"] == ["72.45", "63.42", "78.54 and 79.21"]
-    rates = rows_of("\n".join(made(tables, "rates: minilm-lm")))
-    (simcse,) = (row for row in rates if row[:2] == ["`simcse`", "`lr`"])
+    (simcse,) = (row for row in made("rates: minilm-lm") if row[:2] == ["`simcse`", "`lr`"])
     assert "77.34,79.10,**81.44**,81.30" in ",".join(simcse)
 
 
-DIFFERENCES = (
-    ("mini", "tncse", "tncse[icnce=False,ictn=False,nce=False]", "-0.13 [-0.29, +0.03]"),
-    ("mini", "jtcse", "tncse[icnce=False,ictn=False,nce=False]", "-0.00 [-0.13, +0.12]"),
-    ("mini", "tncse_d", "tncse", "+3.28 [+2.08, +4.48]"),
+@pytest.mark.parametrize(
+    ("campaign", "first", "second", "printed"),
+    [
+        ("mini", "tncse", "tncse[icnce=False,ictn=False,nce=False]", "-0.13 [-0.29, +0.03]"),
+        ("mini", "jtcse", "tncse[icnce=False,ictn=False,nce=False]", "-0.00 [-0.13, +0.12]"),
+        ("mini", "tncse_d", "tncse", "+3.28 [+2.08, +4.48]"),
+    ],
 )
-"""Differences with their intervals that results.md says in its text: campaign, methods, as printed."""
-
-
-@pytest.mark.parametrize(("campaign", "first", "second", "printed"), DIFFERENCES)
 def test_differences_in_the_text_are_the_records(
     campaign: str, first: str, second: str, printed: str, monkeypatch: pytest.MonkeyPatch, clone: Path
 ) -> None:
@@ -490,11 +407,11 @@ def test_differences_in_the_text_are_the_records(
     command = f'bench compare "{first}" "{second}" --campaign {campaign} --seeds-only'
     difference, interval = printed.split(" ", 1)
     assert f"{difference} points, 95% interval {interval}" in output_of(command)
-    assert printed in " ".join(TEXTS["results.md"].split())
+    assert printed in " ".join(docs.TEXTS["results.md"].split())
 
 
 def test_records_page_has_every_field() -> None:
-    text = TEXTS["records.md"]
+    text = docs.TEXTS["records.md"]
     fields, scores = text.split("## Fields")[1].split("### scores")
     named = re.findall(r"^\| `(\w+)` \|", fields, re.M)
     assert sorted(named) == sorted(field.name for field in dataclasses.fields(RunRecord))
@@ -502,35 +419,21 @@ def test_records_page_has_every_field() -> None:
     assert named == [field.name for field in dataclasses.fields(Score)]
 
 
-def test_every_sweep_stands_on_its_page() -> None:
-    assert set(SWEEPS) <= set(spans(TEXTS["sweeps.md"]))
-
-
 def test_python_examples_print_what_stands_below_them() -> None:
-    checked = 0
-    for text in TEXTS.values():
-        for code, printed in re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S):
-            stdout = io.StringIO()
-            with contextlib.redirect_stdout(stdout):
-                exec(compile(code, "docs", "exec"), {})  # noqa: S102 - our own page
-            assert stdout.getvalue() == printed
-            checked += 1
-    assert checked == 1
-
-
-def test_docs_name_no_machine(pages: dict[str, str]) -> None:
-    texts = {**TEXTS, **pages, "mkdocs.yml": (ROOT / "mkdocs.yml").read_text()}
-    for name, text in texts.items():
-        assert not re.search(r"(?<![\w.])/(work|tmp|home|root|opt|usr|mnt|Users)\b", text), name
-        assert not re.search(r"index-url|pypi\.|localhost|127\.0\.0\.1", text), name
+    example = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.S)
+    ((code, printed),) = (pair for text in docs.TEXTS.values() for pair in example.findall(text))
+    stdout = io.StringIO()
+    with contextlib.redirect_stdout(stdout):
+        exec(compile(code, "docs", "exec"), {})  # noqa: S102 - our own page
+    assert stdout.getvalue() == printed
 
 
 def test_docs_say_the_version_and_the_extras() -> None:
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f"version: {config['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    config = tomllib.loads((docs.ROOT / "pyproject.toml").read_text())["project"]
+    assert f"version: {config['version']}\n" in (docs.ROOT / "CITATION.cff").read_text()
     assert config["version"] == bench.__version__
-    assert f"version, {bench.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-    named = {extra for text in TEXTS.values() for extra in re.findall(r"cse-bench\[(\w+)\]", text)}
+    assert f"version, {bench.__version__}" in (docs.ROOT / "CHANGELOG.md").read_text()
+    named = {extra for text in docs.TEXTS.values() for extra in re.findall(r"cse-bench\[(\w+)\]", text)}
     assert named <= set(config["optional-dependencies"])
 
 
@@ -539,7 +442,7 @@ def test_docs_say_the_version_and_the_extras() -> None:
 def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
-        cwd=ROOT,
+        cwd=docs.ROOT,
         capture_output=True,
         text=True,
         timeout=600,
@@ -575,9 +478,9 @@ def look_up(site: Path) -> None:
 
 
 def test_commands_that_are_not_run_are_few_and_said_why() -> None:
-    found = [command for page in PAGES for command in commands(page)]
-    for pattern, _ in NOT_RUN:
+    found = [command for page in docs.PAGES for command in docs.commands(page)]
+    for pattern, _ in docs.NOT_RUN:
         assert any(re.search(pattern, command.text) for command in found), pattern
-    found = [command for command in found if command.page.name not in OWN_TEST and command.in_block]
-    left = [command for command in found if why_not_run(command) is not None]
+    found = [command for command in found if command.page.name not in docs.OWN_TEST and command.in_block]
+    left = [command for command in found if docs.why_not_run(command) is not None]
     assert len(left) <= 43

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from types import ModuleType
 
+import evidence
 import pytest
 
 from bench.stats.coverage import find_coverage, read_coverage
 from tests.support.docs_commands import TEXTS
 
 MARK = re.compile(r"<!-- coverage: (.+?) -->")
-
-
-@pytest.fixture(scope="module")
-def evidence(docs_module: Callable[[str], ModuleType]) -> ModuleType:
-    """The module docs/evidence.py."""
-    return docs_module("evidence")
 
 
 def cells(table: str) -> list[list[str]]:
@@ -30,17 +23,16 @@ def shares(table: str) -> list[float]:
     return [float(share) for part in parts if (share := re.sub(r".*: |\*", "", part).strip())]
 
 
-def test_every_procedure_has_a_name(evidence: ModuleType) -> None:
+def test_every_row_is_on_the_page_once() -> None:
     assert set(evidence.NAMES) == {row.method for row in read_coverage()}
-
-
-def test_every_row_is_on_the_page_once(evidence: ModuleType) -> None:
-    found = MARK.findall(TEXTS["statistics-coverage.md"])
-    shown = [share for one in found for share in shares(evidence.table(*one.split("|")))]
+    tables = [evidence.table(*found.split("|")) for found in MARK.findall(TEXTS["statistics-coverage.md"])]
+    shown = [share for table in tables for share in shares(table)]
     assert sorted(shown) == sorted(float(f"{100 * row.measured:.1f}") for row in read_coverage())
+    for found in (found for text in TEXTS.values() for found in MARK.findall(text)):
+        assert evidence.table(*found.split("|")).count("\n") > 2
 
 
-def test_a_line_is_a_procedure_in_a_setting(evidence: ModuleType) -> None:
+def test_a_line_is_a_procedure_in_a_setting() -> None:
     head, rule, *lines = cells(evidence.table("welch; paired t", " normal ", "further seeds"))
     numbers = ["n = 2", "n = 3", "n = 5", "n = 10"]
     assert head == ["procedure", "scores", "speaks for", "promised", *numbers, "others"]
@@ -53,7 +45,7 @@ def test_a_line_is_a_procedure_in_a_setting(evidence: ModuleType) -> None:
     assert f"10: {100 * find_coverage('welch', 5, 10).measured:.1f}" in lines[0][8]
 
 
-def test_bold_breaks_a_promise(evidence: ModuleType) -> None:
+def test_bold_breaks_a_promise() -> None:
     table = evidence.table("; ".join(evidence.NAMES))
     broken = [row for row in read_coverage() if row.keeps is False]
     assert table.count("**") == 2 * len(broken) > 0
@@ -62,20 +54,14 @@ def test_bold_breaks_a_promise(evidence: ModuleType) -> None:
     assert f"| **{100 * short.measured:.1f}** |" in evidence.table("welch", "collapse")
 
 
-def test_what_stands_in_the_pages_is_measured(evidence: ModuleType) -> None:
-    for text in TEXTS.values():
-        for found in MARK.findall(text):
-            assert evidence.table(*found.split("|")).count("\n") > 2
-
-
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "kind", "name"),
     [
-        (("wald",), "coverage.csv has no method wald among these rows"),
-        (("welch", "odd; normal"), "coverage.csv has no design odd among these rows"),
-        (("welch", "", "all"), "coverage.csv has no target all among these rows"),
+        (("wald",), "method", "wald"),
+        (("welch", "odd; normal"), "design", "odd"),
+        (("welch", "", "all"), "target", "all"),
     ],
 )
-def test_refusals(evidence: ModuleType, given: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
+def test_refusals(given: tuple[str, ...], kind: str, name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^coverage\.csv has no {kind} {name} "):
         evidence.table(*given)
