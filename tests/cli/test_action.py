@@ -38,13 +38,18 @@ def checked(runner: Runner) -> list[str]:
 
 
 def test_every_input_is_described_has_a_default_and_is_used() -> None:
-    for name, facts in FACTS["inputs"].items():
+    inputs = FACTS["inputs"]
+    for facts in inputs.values():
         assert set(facts) == {"description", "default"}
         assert facts["description"].endswith(".")
         assert isinstance(facts["default"], str)
-        assert f"inputs.{name}" in TEXT
-    named = set(re.findall(r"inputs\.([\w-]+)", TEXT))
-    assert named == set(FACTS["inputs"])
+    assert set(re.findall(r"inputs\.([\w-]+)", TEXT)) == set(inputs)
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| (.*) \|$", TEXTS["gate-in-a-build.md"], re.M)
+    assert [row[0] for row in rows] == list(inputs)
+    for name, default, about in rows:
+        assert about == inputs[name]["description"].removesuffix(".")
+        value = inputs[name]["default"]
+        assert default.strip() == ("the job's" if name == "token" else value and f"`{value}`")
 
 
 def test_no_expression_stands_in_a_script() -> None:
@@ -85,6 +90,7 @@ HOSTILE = "$(touch pwned)`touch pwned`\"; touch pwned; '\\"
     ("inputs", "expected"),
     [
         ({}, DEFAULT),
+        ({"data": "data"}, [DEFAULT[0], "--data=data", DEFAULT[1]]),
         ({"reference": "", "workers": ""}, []),
         ({"reference": "origin/main", "strict": "true", "tolerance": "0.2", "workers": "4"},
          ["--reference=origin/main", "--tolerance=0.2", "--workers=4", "--strict"]),
@@ -109,27 +115,33 @@ def test_bench_gets_what_the_inputs_say(inputs: dict[str, str], expected: list[s
     assert runner.run(inputs) == 0, runner.output
     assert checked(runner) == [*expected, *WRITTEN]
     assert sorted(path.name for path in runner.workspace.iterdir()) == [*before, "bench-check"]
+    cached = [use for use, _ in runner.used if "cache" in use]
+    assert (cached != []) == ("fetch" in inputs)
+    if HOSTILE not in inputs.values():
+        name, parameters = parsed(["bench", "check", *checked(runner)])
+        assert (name, parameters["update"]) == ("check", False)
+        assert str(parameters["html"]) == "bench-check/report.html"
+        for given in {"strict", "tolerance", "workers"} & {name for name, value in inputs.items() if value}:
+            assert str(parameters[given]).lower() == inputs[given]
 
 
 @pytest.mark.parametrize(
-    "inputs",
-    [
-        {"strict": "true", "tolerance": "0.2", "workers": "4", "reference": "--update"},
-        {"plugin": "a.py\nb.py", "methods": "untrained", "data": "data"},
-        {"encoder": "model", "name": "mine"},
-        {"results": "results", "campaign": "nightly"},
-    ],
+    ("strict", "bench"), [("false", 2), ("maybe", 0), ("True", 0), ("$(touch pwned)", 0)]
 )
-def test_bench_check_knows_what_it_gets(inputs: dict[str, str], tmp_path: Path) -> None:
-    runner = Runner(tmp_path)
-    assert runner.run(inputs) == 0
-    name, parameters = parsed(["bench", "check", *checked(runner)])
-    assert name == "check"
-    for given, value in inputs.items():
-        if given in ("strict", "tolerance", "workers"):
-            assert str(parameters[given]).lower() == value
-    assert not parameters["update"]
-    assert str(parameters["html"]) == "bench-check/report.html"
+def test_a_use_that_fails_keeps_nothing_of_the_one_before(tmp_path: Path, strict: str, bench: int) -> None:
+    """It fails in bench check, or at a wrong switch before it."""
+    runner = Runner(tmp_path, summary=None, bench=bench)
+    folder = runner.workspace / "bench-check"
+    folder.mkdir()
+    for name in ("report.html", "junit.xml", "verdict.json", "summary.md"):
+        (folder / name).write_text("the first's")
+    inputs = {"strict": strict, "comment": "true"}
+    assert runner.run(inputs, github__event__pull_request__number=5) == 2
+    assert {path.name for path in folder.iterdir()} <= {"requirements.txt"}
+    assert runner.called("gh") == []
+    if not bench:
+        facts = ("::error title=bench check::strict", "true", "false")
+        assert (missing_facts(runner.output, *facts), runner.called("bench")) == ([], [])
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
@@ -144,37 +156,14 @@ def test_the_build_ends_as_bench_check_does_with_files_and_summary_kept(code: in
     assert runner.called("gh") == []
 
 
-@pytest.mark.parametrize(("strict", "bench"), [("false", 2), ("maybe", 0)])
-def test_a_second_use_in_a_job_keeps_nothing_of_the_first(tmp_path: Path, strict: str, bench: int) -> None:
-    """The second one fails in bench check, or at an input before it."""
-    runner = Runner(tmp_path, summary=None, bench=bench)
-    folder = runner.workspace / "bench-check"
-    folder.mkdir()
-    for name in ("report.html", "junit.xml", "verdict.json", "summary.md"):
-        (folder / name).write_text("the first's")
-    inputs = {"strict": strict, "comment": "true"}
-    assert runner.run(inputs, github__event__pull_request__number=5) == 2
-    assert {path.name for path in folder.iterdir()} <= {"requirements.txt"}
-    assert runner.called("gh") == []
-
-
-@pytest.mark.parametrize("strict", ["yes", "True", "$(touch pwned)"])
-def test_a_wrong_switch_is_refused(strict: str, tmp_path: Path) -> None:
-    runner = Runner(tmp_path)
-    assert runner.run({"strict": strict}) == 2
-    assert missing_facts(runner.output, "::error title=bench check::strict", "true", "false") == []
-    assert runner.called("bench") == []
-
-
 @pytest.mark.parametrize("name", ["constraints.txt", "my constraints.txt", "-r.txt", "$(touch pwned).txt"])
 def test_pip_installs_what_is_asked_for_under_the_constraints(name: str, tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     (runner.workspace / name).write_text("torch==2.13.0")
     assert runner.run({"version": "cse-bench==0.1.0\n.", "constraints": name}) == 0, runner.output
     (install,) = runner.called("python")
-    assert install == [
-        *("-m", "pip", "install", "--requirement=bench-check/requirements.txt", f"--constraint={name}")
-    ]
+    assert install[:3] == ["-m", "pip", "install"]
+    assert install[3:] == ["--requirement=bench-check/requirements.txt", f"--constraint={name}"]
     lines = (runner.workspace / "bench-check" / "requirements.txt").read_text().splitlines()
     assert [line for line in lines if not line.startswith("#")] == ["cse-bench==0.1.0", "."]
     assert {"# torch==2.13.0", '# name = "cse-bench"'} <= set(lines)  # a change makes another pip cache
@@ -184,19 +173,15 @@ def test_pip_installs_what_is_asked_for_under_the_constraints(name: str, tmp_pat
     assert not (runner.workspace / "pwned").exists()
 
 
-def test_pip_installs_the_action_s_own_checkout_by_itself(tmp_path: Path) -> None:
-    runner = Runner(tmp_path)
-    assert runner.run({}) == 0
-    text = (runner.workspace / "bench-check" / "requirements.txt").read_text()
-    assert text.splitlines()[0] == str(ROOT)
-    assert runner.called("python")[0][-1] == "--requirement=bench-check/requirements.txt"
-
-
-def test_missing_constraints_stop_the_build_before_pip(tmp_path: Path) -> None:
+def test_pip_installs_the_action_s_own_checkout_and_stops_without_the_constraints(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     assert runner.run({"constraints": "nowhere.txt"}) != 0
     assert "nowhere.txt" in runner.output
     assert runner.called("python") == runner.called("bench") == []
+    assert runner.run({}) == 0
+    text = (runner.workspace / "bench-check" / "requirements.txt").read_text()
+    assert text.splitlines()[0] == str(ROOT)
+    assert runner.called("python")[0][-1] == "--requirement=bench-check/requirements.txt"
 
 
 @pytest.mark.parametrize("hit", ["true", "", None])
@@ -216,12 +201,6 @@ def test_data_are_fetched_once_and_kept_before_the_check(hit: str | None, tmp_pa
     assert parsed(["bench", "data", *fetched[0]])[1]["name"] == "sts7"
     uses = [step.get("uses", step.get("name")) for step in STEPS]
     assert uses.index("Check") > next(i for i, use in enumerate(uses) if "cache/save" in use)
-
-
-def test_without_data_nothing_is_cached(tmp_path: Path) -> None:
-    runner = Runner(tmp_path)
-    assert runner.run({"data": "data"}) == 0
-    assert [use for use, _ in runner.used if "cache" in use] == []
 
 
 MARKER = "<!-- bench check: bench-check -->"
@@ -338,25 +317,10 @@ def test_every_bench_command_of_action_and_workflows_parses() -> None:
     for path in (ACTION, *WORKFLOWS.values()):
         for line in re.findall(r"^ *(?:- run: )?(bench [a-z].*)", path.read_text(), re.M):
             text = line.partition(" || ")[0].replace('"${arguments[@]}"', "")
-            text = re.sub(r"\$\{?\w+\}?", "1", text)
-            found.append(text)
-            parsed(Command(path, text, True).words)
+            found.append(parsed(Command(path, re.sub(r"\$\{?\w+\}?", "1", text), True).words))
     assert len(found) >= 5
-    text = WORKFLOWS["bench-check"].read_text()
-    for command in re.findall(r"\((bench check[^)]*)\)", text):
-        assert parsed(Command(WORKFLOWS["bench-check"], command, True).words)[0] == "check"
-
-
-def test_the_page_says_what_every_input_is() -> None:
-    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| (.*) \|$", TEXTS["gate-in-a-build.md"], re.M)
-    assert [row[0] for row in rows] == list(FACTS["inputs"])
-    for name, default, about in rows:
-        facts = FACTS["inputs"][name]
-        assert about == facts["description"].removesuffix(".")
-        wanted = "the job's" if name == "token" else f"`{facts['default']}`" if facts["default"] else ""
-        assert default.strip() == wanted
-
-
-def test_the_page_s_commands_are_found() -> None:
-    words = [command.words[1] for command in commands(ROOT / "docs" / "gate-in-a-build.md")]
-    assert {"run", "check", "conformance", "history", "data"} == set(words)
+    path = WORKFLOWS["bench-check"]
+    for command in re.findall(r"\((bench check[^)]*)\)", path.read_text()):
+        assert parsed(Command(path, command, True).words)[0] == "check"
+    words = {command.words[1] for command in commands(ROOT / "docs" / "gate-in-a-build.md")}
+    assert words == {"run", "check", "conformance", "history", "data"}
