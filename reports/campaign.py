@@ -43,7 +43,7 @@ class Campaign:
         pairs: True to list every pair of methods below the matrix of their differences.
         names: Printed names of methods, by id.
         given: Methods in the order of their rows; empty for the best first.
-        known: Number of methods from which these were chosen, 0 without a choice.
+        known: Number of methods from which these were chosen, 0 for all.
         known_by: The same of a profile and suite.
         homes: Of several campaigns the one that has a record, by the record's place.
         last: True if scores of trained methods are the last checkpoint's.
@@ -135,7 +135,7 @@ class Campaign:
 
 
 def _read_bytes(path: Path) -> bytes | None:
-    """A file's bytes; None for one that its reader will refuse."""
+    """A file's bytes, if readable; its reader will refuse others."""
     try:
         return path.read_bytes()
     except OSError:

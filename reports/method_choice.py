@@ -42,7 +42,7 @@ def restrict_campaign(
     """Return a campaign of chosen methods (empty: all), with the sweeps whose methods are all among them.
 
     ``known`` are the records of all methods; with ``given``, rows stand in the order of ``methods``. Raises
-    InputError for an order without methods.
+    InputError for an order of unlisted methods.
     """
     if not methods:
         if given:
@@ -72,7 +72,7 @@ def restrict_campaign(
 def name_methods(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campaign:
     """Return a campaign whose methods have names: those of a file, else as papers print them.
 
-    ``source`` is PUBLISHED, or a file of lines ``method = "name"`` of ``known`` methods; None keeps the ids.
+    ``source`` is PUBLISHED, or a file of lines ``method = "name"`` of ``known`` methods; by default ids stay.
     Raises InputError for an unreadable file, an unknown method, or two methods of one name.
     """
     if source is None:

@@ -157,7 +157,7 @@ def round_averages(records: Sequence[RunRecord]) -> list[RunRecord]:
 def last_average(record: RunRecord) -> float | None:
     """Return the suite's average at the end of the training, if any.
 
-    Unions and ensembles join their members' selected checkpoints, so they have none.
+    Unions and ensembles join their members' selected checkpoints, so they lack it.
     """
     trains = any("/" not in role for role in record.training.get("stages", {}))
     return record.score("avg", metric=f"{record.metric}_last") if trains else None

@@ -46,7 +46,7 @@ def render_report(
         form: "text", "markdown", "csv", "json", "latex" or "html". csv has the records' values, which
             determine all tables.
         table: Name of the only table, see :mod:`bench.reports.sections`.
-        standalone: True for a LaTeX document, not tables for one.
+        standalone: True for a whole LaTeX document.
 
     Raises:
         InputError: an unknown table or column, or an empty table.

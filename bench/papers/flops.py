@@ -43,7 +43,7 @@ def token_operations(length: int) -> float:
 
 @dataclass(frozen=True)
 class TrainedStage:
-    """A stage of a method, with its passes a sentence and its teacher's name ("" for none)."""
+    """A stage of a method, with its passes a sentence and its teacher's name, if any."""
 
     stage: StageSpec
     passes: float

@@ -26,10 +26,10 @@ class ItemCell:
     """One cell of an item; row and column are names by field.
 
     Args:
-        methods: Its method as in ``--methods``; two for the first minus the second, none beside a figure
-            that bench has no method for.
+        methods: Its method as in ``--methods``; two for the first minus the second, () for a
+            figure whose method bench lacks.
         quantity: Text of its :class:`ItemQuantity`.
-        figure: The printed figure, None for an item without stored ones.
+        figure: The printed figure, if stored.
     """
 
     row: tuple[tuple[str, str], ...]
@@ -196,7 +196,7 @@ def add_options(method: str, options: str) -> str:
 
 
 LITERAL_PREFIX = "= "
-"""Begins the value here of a printed hyperparameter that is fixed, so that no option has it."""
+"""Begins the value here of a printed hyperparameter that is fixed, beyond all options."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ _MOST_TESTED = 16
 _MOST_POINTS = 9
 """Lines and columns of a figure's table."""
 NO_METHOD_SIGN = " *"
-"""Follows the name of a row that bench has no method for."""
+"""Follows the name of a row whose method bench lacks."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Plan an item in a profile, and list what is finished and what the rest costs; run nothing."""
+"""Plan an item in a profile, and list finished cells and the cost of the others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ItemPlan:
     """An item in a profile.
 
     Args:
-        spec: Its runs; without methods where nothing runs.
+        spec: Its runs; their methods are empty for an item that is only printed.
         stand_ins: Suite that is measured in another's place, by suite.
         impossible: Why this backbone excludes a method, by its text.
         label: The profile's name in results, with another backbone's hash.
@@ -187,7 +187,7 @@ def _seconds_by_method(results: Path, profile: str) -> dict[str, float]:
 
 
 def item_manifest(work: ItemPlan, ids: Mapping[str, str]) -> Manifest | None:
-    """Return a sweep item's grid, of methods that have ``ids`` by their texts; None for another item."""
+    """Return the grid of a sweep item, if it is one, of methods that have ``ids`` by their texts."""
     if not work.item.sweep:
         return None
     points = []

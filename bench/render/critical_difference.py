@@ -72,7 +72,7 @@ def rank_ticks(count: int) -> list[int]:
 
 
 def split_sides(count: int) -> tuple[list[int], list[int]]:
-    """Return the rows labelled on the left and on the right, from the top, so that lines don't cross.
+    """Return the rows labelled on the left and on the right, from the top, so that lines keep from crossing.
 
     >>> split_sides(5)
     ([0, 1, 2], [4, 3])

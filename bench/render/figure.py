@@ -53,7 +53,7 @@ class Figure:
         series: Of all kinds but "heat".
         rows: Names of the rows of all kinds but "points" and "lines", from the top.
         columns: Names of a heat map's columns.
-        cells: A heat map's values by row, or None.
+        cells: A heat map's values by row, where known.
         note: Its legend.
         bars: Of a ranking: first and last row of each group.
         alt: Alternative text of a ranking; other kinds have their axes' labels.
@@ -120,7 +120,7 @@ BEYOND = (
 def robust_limits(values: Sequence[float]) -> tuple[float, float]:
     """Return the least and the largest value within ``FAR`` widths of the middle half.
 
-    Few values, and values of which half are equal, have no outliers. ``(0, 1)`` without values.
+    Few values, and values half of which are equal, all count as inside. ``(0, 1)`` for an empty list.
 
     >>> robust_limits([1.0, 2.0, 3.0, 4.0, 5.0])
     (1.0, 5.0)

@@ -44,7 +44,7 @@ _FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"D
 def draw_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
     """Draw figures into a folder, and return the files: NAME.pdf, .png and .svg, of a ranking also .tex.
 
-    Raises InputError for no figure, or an unwritable folder.
+    Raises InputError for an empty list, or an unwritable folder.
     """
     if not figures:
         raise InputError("nothing to draw", where="--figures", hint="bench run makes records")

@@ -56,7 +56,7 @@ def _column_key(name: str) -> str:
 
 
 def column_positions(header: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Return the places of columns with these names, in their order; unknown names have none."""
+    """Return the places of columns with these names, in their order; unknown names are skipped."""
     keys = list(map(_column_key, header))
     return [keys.index(key) for key in map(_column_key, names) if key in keys]
 
@@ -69,7 +69,7 @@ def pick_columns(grid: Grid, columns: Sequence[int]) -> Grid:
 
 
 def select_columns(grids: Sequence[Grid], names: Sequence[str]) -> list[Grid]:
-    """Return the tables that have some of these columns (without names all), with their rows' names.
+    """Return the tables that have some of these columns (all for an empty list), with their rows' names.
 
     Raises InputError for a column that all tables lack.
     """
@@ -145,7 +145,7 @@ class Screen:
     """The screen of text tables.
 
     Args:
-        width: Characters of a line; None for unlimited lines.
+        width: Characters of a line, if limited.
         styled: True for a terminal with bold, underlined and grey text (see NO_COLOR).
     """
 

@@ -23,7 +23,7 @@ class ScoreCell:
 
     Args:
         mean: Mean over the seeds, if any.
-        sd: Sample standard deviation (divisor n - 1), None for fewer than two.
+        sd: Sample standard deviation (divisor n - 1) of two seeds or more.
         mark: BEST or SECOND of its column, or "", as for ties.
         sign: Printed after it, such as a dagger.
     """
@@ -45,7 +45,7 @@ class BareCell(ScoreCell):
 
     @property
     def spread(self) -> None:
-        """None, while csv and json have ``sd``."""
+        """Left out of texts; csv and json have ``sd``."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Printed:
 
     Args:
         text: Rounded, in points, with marks; for texts, pages and LaTeX.
-        value: Unrounded, in the metric's unit; None for a missing number.
+        value: Unrounded, in the metric's unit, if known.
     """
 
     text: str
@@ -104,7 +104,7 @@ class Grid:
 
     @property
     def lines(self) -> list[tuple[str | None, tuple[Value, ...]]]:
-        """Every row, with the heading above it or None."""
+        """Every row, with the heading above it, if any."""
         headings = dict(self.groups)
         return [(headings.get(place), row) for place, row in enumerate(self.rows)]
 
@@ -134,7 +134,7 @@ def hide_deviation(cell: ScoreCell) -> BareCell:
 def mark_best(values: Mapping[K, float | None]) -> dict[K, str]:
     """Return BEST, SECOND or "" for the rows of a column, larger values being better, judged as printed.
 
-    Several best values are SECOND and alone so; a single value has no mark.
+    Several best values are SECOND and alone so; a single value stays unmarked.
 
     >>> mark_best({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
     {'a': 'best', 'b': 'second', 'c': 'second', 'd': ''}

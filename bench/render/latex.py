@@ -123,7 +123,7 @@ def _escape_character(char: str) -> str:
 
 
 def _greek_letter(char: str) -> str:
-    """A Greek letter without an accent as a formula; "" for any other character."""
+    """A plain Greek letter as a formula; "" for any other character."""
     match = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", unicodedata.name(char, ""))
     if not match:
         return ""

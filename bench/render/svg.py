@@ -291,7 +291,7 @@ def axes_attributes(x: Axis, y: Axis) -> str:
 
 
 def end_name_width(series: Sequence[Series]) -> float:
-    """Return the width of the names at the ends of lines; a single line has none."""
+    """Return the width of the names at the ends of lines, 0 for a single line."""
     if len(series) < 2:
         return 0.0
     return _LETTER * max(len(clip_text(one.name, 24)) for one in series) + 16

@@ -80,7 +80,7 @@ def check_sender(text: str) -> str:
 
 
 def assemble_bundle(campaign: str, files: Mapping[str, bytes], by: str = "") -> bytes:
-    """Return the bundle of a campaign's files, without or with its sender (:func:`check_sender`).
+    """Return the bundle of a campaign's files, with its sender if given (:func:`check_sender`).
 
     Raises InputError for a file of another name, and for more files or bytes than a bundle may hold.
     """
@@ -103,7 +103,7 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def pack_files(files: Mapping[str, bytes]) -> bytes:
-    """Return the zip: names sorted, stored, no date, owner or comment; raises as :func:`assemble_bundle`."""
+    """Return the zip of stored entries by name, of one date and owner; raises as :func:`assemble_bundle`."""
     size = sum(map(len, files.values()))
     if len(files) > MOST_FILES or size > MOST_BYTES:
         expected = f"at most {MOST_FILES:,} files and {MOST_BYTES:,} bytes"

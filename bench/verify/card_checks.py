@@ -58,7 +58,7 @@ def check_metadata(record: RunRecord, verified: Verification) -> Iterator[Proble
 
 
 def _check_card(record: RunRecord) -> Iterator[Problem]:
-    """Version, options (members' too), and no seed for deterministic methods."""
+    """Version, options (members' too), and seeds of deterministic methods."""
     name, method = record.name, METHODS.get(record.name)
     card = method.card
     if record.version > card.version:
@@ -149,9 +149,9 @@ def _check_data(record: RunRecord) -> Iterator[Problem]:
 
 
 def check_method_id(record: RunRecord, verified: Verification) -> Iterator[Problem]:
-    """Yield contradictions between a row's name, which tables show and no key holds, and its options.
+    """Yield contradictions between a row's name, which tables show and keys omit, and its options.
 
-    A user's own name has no options. Options that the name should have are unchecked, as the profile may have
+    A user's own name omits options. Options that the name should have are unchecked, as the profile may have
     been another then.
     """
     if METHOD_NAME.fullmatch(record.method) and record.method != record.name:
@@ -182,7 +182,7 @@ def matched_method(record: RunRecord) -> str | None:
 
 
 def _id_options(record: RunRecord, card: MethodCard) -> dict[str, str] | None:
-    """Options in a row's name, with the text after a colon; None for a name that no run gives."""
+    """Options in a row's name, with the text after a colon, if a run gives such a name."""
     stems: dict[str, dict[str, str]] = {}
     if card.takes_methods and card.short_option in record.options:
         methods = str(record.options[card.short_option])

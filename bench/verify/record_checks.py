@@ -71,8 +71,8 @@ def verify_records(
 ) -> tuple[Verification, list[tuple[str, RunRecord]]]:
     """Verify every record at or below a path: a results folder, a campaign, a folder below it, or a record.
 
-    Return the verification, and the sound finished records with their files' names; raise InputError without
-    records.
+    Return the verification, and the sound finished records with their files' names; raise InputError for an
+    empty folder.
     """
     verified, sound = Verification(), list[tuple[str, RunRecord]]()
     base = target.absolute() if target.is_dir() else target.absolute().parent
@@ -111,7 +111,7 @@ def verify_records(
 def _verify_file(
     store: ResultStore, file: Path, where: str, settings: VerifySettings, verified: Verification
 ) -> RunRecord | None:
-    """Check one file; return None if it is unreadable, or a check fails."""
+    """Check one file, and return its record if it is readable."""
     try:
         return _verify_record(store, file, where, settings, verified)
     except Exception as error:  # an unforeseen one of one record hides no finding on another

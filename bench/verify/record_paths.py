@@ -17,7 +17,7 @@ _NOT_RECORDS = ("stats", "mteb")
 def find_record_files(target: Path) -> tuple[dict[Path, list[Path]], FolderContents]:
     """Return the files of records at or below a path, by campaign folder, and all contents of the path.
 
-    Raises InputError without records.
+    Raises InputError for an empty folder.
     """
     contents = FolderContents([target]) if target.is_file() else walk_folder(target)
     campaigns: dict[Path, list[Path]] = {}
@@ -38,7 +38,7 @@ def find_record_files(target: Path) -> tuple[dict[Path, list[Path]], FolderConte
 
 
 def describe_non_file(path: Path) -> str | None:
-    """Return the kind of a link, folder, pipe or device in place of a file; None for a file or nothing."""
+    """Return the kind of a link, folder, pipe or device in place of a file, if any."""
     if path.is_symlink():
         return "a link, not a file"
     return "no file" if path.exists() and not path.is_file() else None
@@ -60,7 +60,7 @@ def side_files(root: Path) -> list[str]:
 
 
 def find_stray_files(root: Path, files: Sequence[Path], kept: set[Path]) -> Iterator[Path]:
-    """Yield files in a campaign's cells that no record names, except ``kept`` encoders."""
+    """Yield files in a campaign's cells beyond records, predictions and ``kept`` encoders."""
     named = {*kept, *files, *(file.with_suffix(".npz") for file in files)}
     linked = set(walk_folder(root).linked)
     for path in sorted(root.glob("*/*/*/*")):

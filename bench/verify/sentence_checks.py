@@ -20,9 +20,9 @@ _WORD = re.compile(r"\w+")
 def check_sentences(
     files: Mapping[str, bytes], records: Sequence[RunRecord], data: Path | None, where: str
 ) -> None:
-    """Check that no file (but .npz) quotes a sentence of the records' suites, as far as their data are here.
+    """Refuse files (but .npz) that quote a sentence of the records' suites, as far as their data are here.
 
-    Raises DataError for one that does, or that holds no UTF-8 text.
+    Raises DataError for one, and for text in another encoding than UTF-8.
     """
     known = _suite_sentences(records, data)
     for name, content in files.items():

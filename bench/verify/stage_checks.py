@@ -102,7 +102,7 @@ def plan_rerun(record: RunRecord, data: Path | None, inputs: PlanInputs | None =
     """Plan the run that repeats a record; ``inputs`` are data read for other records.
 
     Raises:
-        DataError: a record that no run makes, or with another seed than its run.
+        DataError: an impossible record, or one with another seed than its run.
         InputError: missing data, model, text or plug-in.
         BenchError: another version of something in this bench.
     """
@@ -176,7 +176,7 @@ def _own_stages(record: RunRecord) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _check_choice(stage: Mapping[str, Any]) -> Iterator[str]:
-    """The chosen step has the first best dev score, or is the last step without one."""
+    """The chosen step is the first best of the dev curve, or the last of all if that is empty."""
     if not {"dev_curve", "selected_step", "selected_dev", "steps"} <= stage.keys():
         return
     curve = stage["dev_curve"]

@@ -30,8 +30,8 @@ class BoardLine:
 
     Args:
         name: Registered name, the family.
-        seed_interval: Of the average over seeds; None for fewer than two, or equal ones.
-        item_interval: Of the average over items; None without kept draws, or where they agree.
+        seed_interval: Of the average over seeds, if two of them differ.
+        item_interval: Of the average over items, if draws are kept and differ.
         published: Source, backbone and figures of the tables that print it.
     """
 
@@ -91,6 +91,6 @@ def _seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def item_interval(drawn: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return an average's interval, for its checkpoints, on other items; None for equal draws."""
+    """Return an average's interval, for its checkpoints, on other items, if draws differ."""
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return None if no_width(low, high) else (float(low), float(high))

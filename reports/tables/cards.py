@@ -21,8 +21,8 @@ class PageRun:
     """One run.
 
     Args:
-        seed: A dash for a method without.
-        scores: By task, "avg" among them, or None.
+        seed: Its number, or a dash.
+        scores: By task, "avg" among them.
         reason: Why scores are missing, or "".
         path: Of its record, below the campaign's folder; of several campaigns below the results folder.
         key: Of its cell.
@@ -148,7 +148,7 @@ class Card:
     Args:
         name: Registered name.
         methods: Printed names of its rows.
-        card: None for a plug-in's method, so that a report depends only on the records.
+        card: Of bench's own methods, so that a report depends only on the records.
         code: The code that its author read.
         versions: Of the records.
         options: Option, default, values in the records, help.

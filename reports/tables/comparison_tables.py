@@ -200,5 +200,5 @@ def _record_cells(one: RecordInterval) -> tuple[str, str, str, str]:
 
 
 def _span_text(ends: tuple[float, float] | None) -> str:
-    """An interval, or a dash for one without width."""
+    """An interval, or a dash for equal ends."""
     return DASH if ends is None or no_width(*ends) else format_score_interval(*ends)

@@ -54,8 +54,8 @@ class Differences:
 
     Args:
         names: Printed names of methods, in the rows' order.
-        signs: A sign for every two: of the row's method against the column's. "+" better, "-" worse, "0" not
-            shown to differ, "?" not tested; "" for itself.
+        signs: A sign for every two, the row's method against the column's: "+" better, "-" worse, "0" open,
+            "?" untested; "" for itself.
         pairs: A line a pair, as the ranking orders them.
         notes: Lines below them.
     """
@@ -288,7 +288,7 @@ def gain_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
 def _mean_gains(
     before: Sequence[RunRecord], after: Sequence[RunRecord], tasks: Sequence[str]
 ) -> list[str] | None:
-    """Differences of the means by task; None where a mean is missing."""
+    """Differences of the means by task, if all means exist."""
     gains = []
     for task in tasks:
         first, second = (summarise_scores(runs, task).mean for runs in (before, after))

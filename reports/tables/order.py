@@ -52,7 +52,7 @@ class OrderSetting:
         cells: Printed average of each method, by its id; of a published one by the name on BERT-base.
         names: Ids by the name that papers print on BERT-base, one a name; of a published one empty.
         variants: Further ids that papers would print under such a name, by the name.
-        ranking: Tests between its methods; None for a published one: its figures have no seeds.
+        ranking: Tests between its methods; a published one lacks them, as its figures lack seeds.
         records: Its records; of a published one empty.
         left_out: Why methods of its records are missing, by id.
         remarks: Of a published setting the doubts about a figure, by its name.
@@ -80,7 +80,7 @@ class OrderSetting:
         return round(value or 0.0, _DIGITS)
 
     def order(self, a: str, b: str) -> int:
-        """Return 1 if a is better than b, -1 if it is worse, 0 if the tests separate neither."""
+        """Return 1 if a is better than b, -1 if it is worse, 0 if the tests leave it open."""
         if self.ranking is None:
             return (self.score(a) > self.score(b)) - (self.score(a) < self.score(b))
         pair = self.ranking.pair(a, b)
@@ -110,7 +110,7 @@ class SettingPair:
 
     @property
     def independent(self) -> int:
-        """Groups of methods that share no trained stage in either setting, directly or through others."""
+        """Number of groups of methods that trained stages in either setting connect."""
         runs = by_method(self.first.records), by_method(self.second.records)
         stages = []
         for a, b in self.methods.values():
@@ -161,7 +161,7 @@ def _common_methods(
 
 
 def _campaign_setting(campaign: Campaign, done: Sequence[RunRecord]) -> OrderSetting | None:
-    """The setting of finished records of one profile and suite, None without an average."""
+    """The setting of finished records of one profile and suite, if they have an average."""
     metric = main_metric(campaign.tested(done))
     cells, left_out = {}, {}
     same: dict[str, list[str]] = {}
@@ -250,7 +250,7 @@ class SettingCorrelation:
 
     @property
     def interval(self) -> str:
-        """Its printed interval; a dash for one without width."""
+        """Its printed interval; a dash for equal ends."""
         low, high = self.found.low, self.found.high
         return DASH if low is None or high is None else f"[{low:+.2f}, {high:+.2f}]"
 

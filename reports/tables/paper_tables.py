@@ -107,7 +107,7 @@ def list_methods(tables: Iterable[Leaderboard]) -> tuple[str, ...]:
 def profile_title(records: Sequence[RunRecord]) -> str:
     """Return a paper's name for the setting: the profile's title, else the backbone's name.
 
-    A block of only external checkpoints is named after them, as their backbones aren't the profile's.
+    A block of only external checkpoints is named after them, as they bring their own backbones.
     """
     name = records[0].profile
     if all(record.name in EXTERNAL_MODELS for record in records):

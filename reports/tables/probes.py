@@ -23,8 +23,7 @@ class ProbedRun:
 
     Args:
         method: Method id, or its printed name.
-        seed: None for a deterministic method.
-        average: On the suite, in the metric's unit; None without a record.
+        average: On the suite, in the metric's unit, if recorded.
         timing: Wall-clock times.
     """
 

@@ -74,7 +74,7 @@ def paper_text(record: RunRecord) -> str | None:
 
 
 def published_names(record: RunRecord) -> tuple[str, ...]:
-    """Return the names under which tables print this method; a variant with other options has none."""
+    """Return the names under which tables print this method; a variant with other options lacks one."""
     if checkpoint := released_checkpoint(record):
         return (checkpoint.method,)
     bare = _TEXTS.fullmatch(record.method.removeprefix(record.name))

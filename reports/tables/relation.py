@@ -102,9 +102,9 @@ class Rho:
     """A rank correlation.
 
     Args:
-        value: None for too few points, equal values, or an order determined by the fixed quantity.
-        low: Lower end of its interval (Bonett and Wright 2000); None for too few independent points, and
-            for 1 and -1, whose interval has no width.
+        value: Missing for too few points, equal values, or an order determined by the fixed quantity.
+        low: Lower end of its interval (Bonett and Wright 2000); missing for too few independent points,
+            and for 1 and -1, whose ends are equal.
         high: Upper end.
     """
 
@@ -120,7 +120,7 @@ class Relation:
     Args:
         quantity: Heading of the quantity.
         points: The points, by name.
-        independent: Number of groups of points without a trained stage in common.
+        independent: Number of groups of points that trained stages connect.
         rho: Spearman's with the score; ``partial``: with uniformity held fixed.
         with_uniformity: Spearman's with uniformity.
         left_out: Why methods are missing, by method.
@@ -213,7 +213,7 @@ def trained_stages(runs: Iterable[RunRecord]) -> frozenset[str]:
 def count_independent(stages: Iterable[frozenset[str]]) -> int:
     """Return the number of groups of :func:`group_by_stages`.
 
-    A shares a stage with B and B another with C, D none:
+    A shares a stage with B and B another with C; D has its own:
 
     >>> count_independent(map(frozenset, (["a"], ["a", "b"], ["b"], [])))
     2
@@ -361,7 +361,7 @@ def all_relations(campaign: Campaign) -> list[Relation]:
 def score_relations(campaign: Campaign, records: Sequence[RunRecord]) -> list[Relation]:
     """Correlate probed quantities with the average over methods, each the mean of its probed seeds.
 
-    Supervised methods are left out unless the campaign ranks them. Last checkpoints have no probes. Raises
+    Supervised methods are left out unless the campaign ranks them. Last checkpoints lack probes. Raises
     NotComparableError for probes of different sentences.
     """
     done = [] if campaign.last else finished_records(records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from bench.verify.findings import Verification
 from bench.verify.sweep_checks import verify_grids
 from tests.support.cli import Cli
 from tests.support.forge import forge
+from tests.support.house import ROOT
 from tests.support.messages import missing_facts
 from tests.support.verified import ONE, found_by_verify, where
 
@@ -195,3 +197,17 @@ def test_bench_verify_looks_at_grids(results: Cli, tmp_path: Path) -> None:
     assert "grid: a link" in results("verify")[1]
     file.unlink()
     assert results("verify")[0] == 0
+
+
+RESULTS = ROOT / "results"
+
+
+@pytest.mark.parametrize("campaign", ["mini", "mini-equal"])
+def test_a_run_of_committed_cells_is_done_already(cli: Cli, campaign: str) -> None:
+    (profile,) = (path.name for path in (RESULTS / campaign).iterdir() if path.name.startswith("mini"))
+    methods = sorted(path.name for path in (RESULTS / campaign / profile).iterdir() if path.is_dir())
+    assert len(methods) > 8
+    asked = ("--profile", profile, "--methods", ",".join(methods), "--seeds", "1", "--campaign", campaign)
+    code, out, err = cli("run", *asked, "--results", str(RESULTS), "--dry-run", as_is=True)
+    assert code == 0, err
+    assert re.search(rf"^0 of {len(methods)} cells to run", out, re.M), out
