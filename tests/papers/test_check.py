@@ -34,86 +34,63 @@ def test_nothing_is_found_and_every_stored_figure_stands_in_an_item(cli: Cli) ->
     assert len(load_items()) > 50
 
 
-def changed(name: str, key: str, value: str | None, table: str = "methods") -> Item:
-    """An item with another entry in one of its tables, or without it."""
-    item = load_items()[name]
-    entries = {k: v for k, v in getattr(item, table).items() if k != key}
+def changed(name: str, entry: str, value: str | None) -> Item:
+    """An item with another entry in a table ("TABLE: KEY", or a key of its methods), or without it."""
+    table, _, key = entry.rpartition(": ")
+    table = table or "methods"
+    entries = {k: v for k, v in getattr(load_items()[name], table).items() if k != key}
     given: dict[str, Any] = {table: entries if value is None else entries | {key: value}}
-    return replace(item, **given)
+    return replace(load_items()[name], **given)
 
 
-PLANTED: dict[str, tuple[Item, str]] = {
-    "an ablation without SICK": (
-        changed("tncse:table4", "tncse loss=nce", "tncse[icnce=false,ictn=false]"),
-        "a, b, train; the paper's is wiki1m+sickr_unlabelled",
+CHANGED = (  # an item's table with another entry (None: without it), and what is found
+    ("tncse:table4", "tncse loss=nce", "tncse[icnce=false,ictn=false]", "a, b, train; the paper's is"),
+    ("tncse:table6", "simcse data=wiki1m", "simcse[text=train+sick]", "train+sick; the paper's is wiki1m"),
+    ("tncse:table3", "simcse", "ensemble:simcse[text=a+sick]+simcse[text=a+sick]", "on 1 translated"),
+    (
+        "tncse:table4",
+        "tncse loss=nce",
+        "tncse[sick=true,nce=false,ictn=false]",
+        "loss than Table 4 bert-base",
     ),
-    "SICK where the paper has none": (
-        changed("tncse:table6", "simcse data=wiki1m", "simcse[text=train+sick]"),
-        "train+sick; the paper's is wiki1m",
+    ("jtcse:table9", "jtcse cael=1", "jtcse[sick=true,caels=2]", "cael than Table IX bert-base jtcse cael=1"),
+    (
+        "tncse:suppl-table2-1",
+        "tncse pooling=avg",
+        "tncse[sick=true,pooling=cls]",
+        "pooling than Suppl. Table",
     ),
-    "a figure's text left out": (
-        replace(load_items()["tncse:figure5"], set="", texts={"*": "wiki1m+sickr_unlabelled"}),
-        "a, b, train; the paper's",
+    (
+        "gradient_paradigm:table5",
+        "m_mhe terms=gd",
+        "m_mhe[r=false]",
+        "terms than Table 5 bert-base m_mhe",
     ),
-    "a pair on one text": (
-        changed("tncse:table3", "simcse", "ensemble:simcse[text=a+sick]+simcse[text=a+sick]"),
-        "on 1 translated",
-    ),
-    "another term": (
-        changed("tncse:table4", "tncse loss=nce", "tncse[sick=true,nce=false,ictn=false]"),
-        "loss than Table 4 bert-base tncse loss=nce",
-    ),
-    "another number of layers": (
-        changed("jtcse:table9", "jtcse cael=1", "jtcse[sick=true,caels=2]"),
-        "cael than Table IX bert-base jtcse cael=1",
-    ),
-    "another pooling": (
-        changed("tncse:suppl-table2-1", "tncse pooling=avg", "tncse[sick=true,pooling=cls]"),
-        "pooling than Suppl. Table II-1 bert-base tncse pooling=avg",
-    ),
-    "another step": (
-        changed("gradient_paradigm:table5", "m_mhe terms=gd", "m_mhe[r=false]"),
-        "terms than Table 5 bert-base m_mhe terms=gd",
-    ),
-    "no method for a figure": (
-        changed("tncse:table5", "tncse_single", None),
-        "printed 'tncse_single'",
-    ),
-    "a method that is none": (changed("tncse:table5", "tncse_single", "tncse_sngle"), "unknown method"),
-    "an option that is none": (changed("tncse:table5", "tncse_single", "tncse_single[x=1]"), "no option 'x'"),
-    "a suite that isn't run": (
-        replace(load_items()["tncse:table2"], suites=("tncse-sts17",)),
-        "suite of 'tncse-sts22/avg'",
-    ),
-    "a suite that is none": (replace(load_items()["tncse:table4"], suites=("sts8",)), "no suite 'sts8'"),
-    "a probe that isn't measured": (
-        replace(load_items()["tncse:figure6"], probes=("alignment",)),
-        "probe of 'probe:uniformity/value'",
-    ),
-    "a profile that is none": (replace(load_items()["tncse:figure6"], backbones=("bert",)), "profile 'bert'"),
-    "two figures in one cell": (replace(load_items()["tncse:table1"], columns=()), "one cell for both"),
-    "no word on nothing": (Item("tncse", "x", "X"), "nothing is run"),
-    "nothing, and yet a run": (replace(load_items()["tncse:table4"], nothing="x"), "'nothing' is given"),
-    "a difference that nothing explains": (
-        replace(load_items()["tncse:suppl-table1-1"], differs={}),
-        "batch_size is 64, here 256",
-    ),
-    "an explanation of no difference": (
-        changed("tncse:suppl-table1-1", "tncse_d learning_rate", "it is so", "differs"),
-        "explained as different",
-    ),
-    "a hyperparameter that nothing names": (
-        changed("tncse:suppl-table1-1", "tncse seed", None, "settings"),
-        "printed tncse seed",
-    ),
-    "a hyperparameter of no option": (
-        changed("tncse:suppl-table1-1", "tncse learning_rate", "tncse.rate", "settings"),
-        "no option 'rate'",
-    ),
-}
+    ("tncse:table5", "tncse_single", None, "printed 'tncse_single'"),
+    ("tncse:table5", "tncse_single", "tncse_sngle", "unknown method"),
+    ("tncse:table5", "tncse_single", "tncse_single[x=1]", "no option 'x'"),
+    ("tncse:suppl-table1-1", "differs: tncse_d learning_rate", "it is so", "explained as different"),
+    ("tncse:suppl-table1-1", "settings: tncse seed", None, "printed tncse seed"),
+    ("tncse:suppl-table1-1", "settings: tncse learning_rate", "tncse.rate", "no option 'rate'"),
+)
+REPLACED: tuple[tuple[str, dict[str, Any], str], ...] = (  # an item with other fields
+    ("tncse:figure5", {"set": "", "texts": {"*": "wiki1m+sickr_unlabelled"}}, "a, b, train; the paper's"),
+    ("tncse:table2", {"suites": ("tncse-sts17",)}, "suite of 'tncse-sts22/avg'"),
+    ("tncse:table4", {"suites": ("sts8",)}, "no suite 'sts8'"),
+    ("tncse:figure6", {"probes": ("alignment",)}, "probe of 'probe:uniformity/value'"),
+    ("tncse:figure6", {"backbones": ("bert",)}, "profile 'bert'"),
+    ("tncse:table1", {"columns": ()}, "one cell for both"),
+    ("tncse:table4", {"nothing": "x"}, "'nothing' is given"),
+    ("tncse:suppl-table1-1", {"differs": {}}, "batch_size is 64, here 256"),
+)
+PLANTED = [
+    *((changed(*case), said) for *case, said in CHANGED),
+    *((replace(load_items()[name], **fields), said) for name, fields, said in REPLACED),
+    (Item("tncse", "x", "X"), "nothing is run"),
+]
 
 
-@pytest.mark.parametrize(("item", "said"), PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize(("item", "said"), PLANTED, ids=str)
 def test_a_planted_error_is_found(item: Item, said: str) -> None:
     found = check_item(item)
     assert any(said in line for line in found), found
@@ -156,11 +133,15 @@ def test_the_twins_of_these_ablations_see_sick(name: str) -> None:
     assert [method for method in twins if resolve_options(method, "bert-base")["sick"] is not True] == []
 
 
-def test_what_figures_5_7_8_and_9_of_the_gradient_paper_train() -> None:
+def test_gradients_and_grids_of_other_backbones() -> None:
     for number in ("5", "7", "8", "9"):
         found = [i for n, i in load_items().items() if n.startswith(f"gradient_paradigm:figure{number}")]
         assert found
         assert {method.partition("[")[0] for item in found for method in item.gradient} == {"paradigm"}
+    item = load_items()["tncse:figure5"]
+    rows = {dict(place.row)["row"] for place in lay_out_cells(item, "bert-base", PAPERS_BACKBONE)}
+    assert rows == {str(n) for n in range(7)}
+    assert {dict(p.row)["row"] for p in lay_out_cells(item, "x", Backbone(3, False))} == {"0", "1", "2", "3"}
 
 
 def test_settings_that_several_methods_share_are_compared_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +173,7 @@ def test_layers_and_pooler_say_what_a_backbone_cannot_have(tiny_bert: Path) -> N
     assert (other.label[:5], caels.label) == ("mini@", "mini")
 
 
-def test_a_quantity_that_is_none_is_refused() -> None:
-    for text in ("avg", "/avg", "sts7/", "probes:x", ""):
-        with pytest.raises(DataError, match="quantity"):
-            parse_quantity(text, "here")
-
-
-def test_names_on_the_command_line() -> None:
+def test_names_on_the_command_line_and_quantities() -> None:
     assert [item.paper for item in select_items("unsee")] == ["unsee"] * len(select_items("unsee"))
     assert select_items("tncse:table4")[0].name == "table4"
     several = select_items("tncse:table6, unsee:table1,tncse:table6")
@@ -206,6 +181,9 @@ def test_names_on_the_command_line() -> None:
     for asked, meant in (("tncse:tabel4", "'tncse:table4'"), ("jtcs", "'jtcse'")):
         with pytest.raises(InputError, match=meant):
             select_items(asked)
+    for text in ("avg", "/avg", "sts7/", "probes:x", ""):
+        with pytest.raises(DataError, match="quantity"):
+            parse_quantity(text, "here")
 
 
 @pytest.mark.parametrize(
@@ -224,13 +202,6 @@ def test_a_damaged_file_of_items_is_refused(
     monkeypatch.setattr("bench.papers.paper_items.resources.files", lambda package: tmp_path)
     with pytest.raises(DataError, match=said):
         read._read_paper("tncse")
-
-
-def test_another_backbones_grid_has_its_own_layers() -> None:
-    item = load_items()["tncse:figure5"]
-    rows = {dict(place.row)["row"] for place in lay_out_cells(item, "bert-base", PAPERS_BACKBONE)}
-    assert rows == {str(n) for n in range(7)}
-    assert {dict(p.row)["row"] for p in lay_out_cells(item, "x", Backbone(3, False))} == {"0", "1", "2", "3"}
 
 
 BASE = RunRecord("bert-base", "", "simcse", 1, {}, None, 1, "sts7", {}, "", "ok")
@@ -279,7 +250,6 @@ def test_figures_of_another_backbone_are_grey_and_what_stands_alone_is_marked() 
 
 
 def test_what_is_like_the_printed_ones() -> None:
-    """Another backbone, other data or another text, and the two can't be compared."""
     item = load_items()["tncse:table5"]
     text = {"corpus": {"name": "wiki1m_for_simcse.txt", "sentences": 1_000_000}, "stages": {"simcse": {}}}
     own = replace(

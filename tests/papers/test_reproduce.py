@@ -138,7 +138,6 @@ def runs(cli: Cli, name: str, asked: list[Item]) -> None:
 def test_tasks_of_its_kind_fill_the_columns(
     name: str, first: str, filled: int, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kinds of task, metrics of retrieval, several lists: for one method."""
     item = load_items()[name]
     kept = {key: text if key == first else "" for key, text in item.methods.items()}
     monkeypatch.setitem(load_items(), name, replace(item, methods=kept))

@@ -134,20 +134,17 @@ def test_what_a_spreadsheet_would_compute_gets_an_apostrophe(formula: str) -> No
         assert csv_cell(text_of_it) == f"'{text_of_it}"
 
 
-def test_figures_that_tables_print_are_numbers() -> None:
+def test_numbers_and_intervals_as_tables_print_them() -> None:
     numbers = [f"{sign}{value}" for sign, value in product("+-", ("0.05", "1,234.5", "12", "1.5e-07"))]
     ends = ("", "*", "?", "\N{DAGGER}", "\N{PLUS-MINUS SIGN}0.30", " [-1.21, +1.66]")
     for figure in (*(n + end for n, end in product(numbers, ends)), "-"):
         assert quote_formula(figure) == figure
-
-
-def test_an_interval_says_on_which_side_of_0_it_ends() -> None:
     assert format_interval(0.01234, 0.05) == "[+1.23, +5.00]"
     assert format_interval(0.00004, 0.05) == "[+0.004, +5.00]"
     assert format_interval(-0.05, -0.0000123) == "[-5.00, -0.001]"
     assert format_interval(-0.05, 0.0) == "[-5.00, +0.00]"
-    for ends in ((None, None), (0.1, 0.1), (0.3, 0.1 + 0.2)):
-        assert format_interval(*ends) == "-"
+    for low, high in ((None, None), (0.1, 0.1), (0.3, 0.1 + 0.2)):
+        assert format_interval(low, high) == "-"
 
 
 TASKS = tuple(f"STS{n}" for n in range(12, 19))
@@ -168,15 +165,12 @@ def heads(shown: str) -> list[list[str]]:
     return [line.split() for line in shown.splitlines() if line.startswith(" method")]
 
 
-def test_a_table_that_fits_is_that_of_a_file() -> None:
+def test_a_table_that_fits_is_that_of_a_file_and_others_lose_deviations_first() -> None:
     grids = [score_grid("simcse", "tncse")]
     whole = render_text(grids)
     widest = max(map(len, whole.splitlines()))
     assert render_text(grids, Screen(widest)) == whole
     assert render_text(grids, Screen(widest - 1)) != whole
-
-
-def test_deviations_go_first_then_columns_stand_below() -> None:
     grids = [score_grid("simcse", "tncse")]
     bare = render_text(grids, Screen(105))
     assert heads(bare) == [list(HEADER)]
@@ -247,7 +241,6 @@ def test_hostile_names_steer_no_terminal(
 
 
 def test_commands_ask_for_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leaderboard after a run, a report and the other text tables have one way to the screen."""
     code, _, err = cli("run", "--suite", "toy", "--methods", "word_overlap", "--campaign", "c")
     assert code == 0, err
     monkeypatch.setenv("COLUMNS", "45")

@@ -142,9 +142,6 @@ def test_methods_that_share_stages_count_as_one() -> None:
     assert energy(records).rho.low is None
     (grid,) = mechanism_grids(source_of(records))
     assert any(note.startswith("An interval takes 4") and note.endswith(" 5.") for note in grid.notes)
-
-
-def test_groups_by_hand() -> None:
     assert count_independent([]) == 0
     assert count_independent(map(frozenset, (["a"], ["b"], ["c"], ["a", "c"]))) == 2
     assert count_independent([frozenset()] * 3) == 3
@@ -169,13 +166,10 @@ def test_who_is_left_out_and_why() -> None:
     assert not missing_facts(grid.notes, "E_CLS: mean (it", "all rows: bare (it")
 
 
-def test_uniformity_that_one_method_lacks_is_not_held_fixed() -> None:
+def test_uniformity_and_sentences_are_those_of_all_methods() -> None:
     found = energy([*six(), record("m6", 0.7, 0.4, None)])
     assert len(found.points) == 7
     assert (found.partial, found.with_uniformity) == (Rho(None), None)
-
-
-def test_other_sentences_are_refused() -> None:
     records = six()
     records[2].probes["data"] = {"tasks": {"T": {}}, "sentences": 4}
     with pytest.raises(NotComparableError, match="different sentences"):
@@ -320,7 +314,6 @@ def test_published_averages_by_their_names(tmp_path: Path) -> None:
 
 
 def test_tables_that_print_others_give_their_median(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The released checkpoints' own figures are no further table."""
     lines = published_tables.published_rows("sts7")
     table, readme = (line for line in lines if line.first.method == "jtcse" and line.first.backbone != BERT)
     assert (table.figures["avg"].text, readme.figures["avg"].text) == ("79.94", "79.95")
@@ -360,7 +353,7 @@ def test_which_methods_are_compared(tmp_path: Path) -> None:
     assert methods.rows[0][0] == "taught"
 
 
-def test_one_variant_stands_for_a_printed_name(tmp_path: Path) -> None:
+def test_variants_suites_and_the_order_given(tmp_path: Path) -> None:
     averages = dict(zip(PRINTED, CHEAP, strict=True))
     records = [
         *runs("mini", averages),
@@ -371,9 +364,6 @@ def test_one_variant_stands_for_a_printed_name(tmp_path: Path) -> None:
     assert grid.rows[0][2] == "5"
     assert not missing_facts(said(grid, "mini, sts7:"), "printed tncse,", "not tncse[sick=True].")
     assert {row[0] for row in methods.rows} == set(PRINTED)
-
-
-def test_suites_of_one_profile_and_the_order_given(tmp_path: Path) -> None:
     records = [*two(), *runs("dear", dict(zip(FIVE, CHEAP, strict=True)), suite="toy")]
     grid, methods = tables(tmp_path, records, given=("b", "a", "c", "e", "d"), known=9, names={"b": "B!"})
     assert [row[:2] for row in grid.rows] == [
@@ -399,9 +389,6 @@ def test_six_figures_of_the_pairs_with_most_methods(tmp_path: Path) -> None:
         f"order-{a}-sts7-{b}-sts7" for a, b in ("uv", "uw", "ux", "vw", "vx", "wx")
     ]
     assert "6 of 10 pairs" in made[0].note
-
-
-def test_score_and_training_stand_beside_the_leaderboard(tmp_path: Path) -> None:
     found = suite_figures(campaign(tmp_path, *two()))
     assert {one.section for one in found if one.title.startswith("Score and training")} == {"leaderboard"}
 

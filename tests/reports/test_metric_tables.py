@@ -44,7 +44,6 @@ def means(row: Sequence[object]) -> list[float | None]:
 
 
 def test_metrics_are_rows_and_methods_columns() -> None:
-    """Each is the mean over the tasks, then over seeds; the last row the mean of the metrics."""
     places = [(method, seed) for method in ("mhe", "simcse") for seed in (1, 2)]
     records = [kinds_record(*place, RETRIEVAL, tuple(reversed(FIFTEEN))) for place in places]
     grid = table("metrics", records)
@@ -65,21 +64,15 @@ def test_metrics_are_rows_and_methods_columns() -> None:
     assert "mean over 2 tasks" in grid.notes[0]
 
 
-def test_best_method_stands_first() -> None:
+def test_means_of_metrics_are_over_all_retrieval_tasks() -> None:
     low, high = kinds_record("mhe", 1, RETRIEVAL), kinds_record("mhs", 1, RETRIEVAL)
     high = replace(high, scores=tuple(replace(s, value=s.value + 0.1) for s in high.scores))
     assert table("metrics", [low, high]).header == ("metric", "mhs", "mhe")
-
-
-def test_a_metric_that_a_task_lacks_is_no_mean_of_the_others() -> None:
     record = kinds_record("mhe", 1, RETRIEVAL)
     lacking = replace(record, scores=tuple(s for s in record.scores if (s.task, s.metric) != ("R2", "map@1")))
     rows = {row[0]: row[1] for row in table("metrics", [lacking]).rows}
     assert plain_text(rows["map@1"]) == plain_text(rows["mean"]) == "-"
     assert plain_text(rows["map@10"]) != "-"
-
-
-def test_metrics_of_a_mixed_suite_are_of_its_retrieval_tasks() -> None:
     grid = table("metrics", [kinds_record("simcse", 1)])
     assert [row[0] for row in grid.rows] == ["map@1", "map@10", "ndcg@10", "recall@1", "mean"]
     assert "2 of 3 tasks" in grid.notes[0]
@@ -93,15 +86,12 @@ def test_other_suites_have_no_such_table(name: str) -> None:
         table(name, [replace(record, scores=last)])
 
 
-def test_kinds_of_task_are_columns() -> None:
+def test_kinds_of_task_are_columns_and_an_unknown_one_stands_last() -> None:
     grid = table("categories", [kinds_record("simcse", seed) for seed in (1, 2)])
     assert grid.header == ("method", "Class. 1", "Retr. 2", "Avg. 3")
     (row,) = grid.rows
     assert means(row) == pytest.approx([0.315, 0.165, 0.215])
     assert grid.groups == ()
-
-
-def test_an_unknown_kind_stands_last() -> None:
     kinds = {"A": "BitextMining", "B": "STS", "C": "STS"}
     assert table("categories", [kinds_record("simcse", 1, kinds)]).header[1:3] == ("STS 2", "BitextMining 1")
 
@@ -158,13 +148,10 @@ def test_published_cost_stands_beside_ours() -> None:
     assert grid.groups[-1] == (len(records), "published only")
 
 
-def test_a_table_without_a_printed_method_is_ours_alone() -> None:
+def test_a_table_without_a_printed_method_is_ours_alone_and_all_are_csv_too() -> None:
     assert table("efficiency", [cost("mhe")]).header[-1] == "training CPU s"
     accuracy = make_record("simcse", 1, {"MR": 0.8}, suite="transfer7", metric="accuracy")
     assert table("efficiency", [accuracy]).header[-1] == "training CPU s"
-
-
-def test_the_tables_are_csv_too() -> None:
     campaign = make_campaign(ResultStore(Path("nowhere"), "camp"), [kinds_record("simcse", 1)])
     for name in ("metrics", "categories"):
         rows = list(csv.reader(io.StringIO(render_report(campaign, "csv", name))))
@@ -253,10 +240,16 @@ def test_a_report_of_the_last_checkpoints(three: Campaign) -> None:
     assert kept["fixed"] == next(record for record in three.records if record.method == "fixed")
     with pytest.raises(InputError, match="last checkpoint"):
         table_grids(source, "checkpoints")
+    source = replace(three, records=tuple(last_checkpoints(three.records)))
+    rows = csv.DictReader(io.StringIO(render_report(source, "csv")))
+    said = [row for row in rows if row["method"] == "raised"]
+    assert {row["metric"] for row in said} == {"spearman"}
+    found = {(row["seed"], row["task"]): float(row["value"]) for row in said}
+    assert found["1", "STS12"] == pytest.approx(0.69)
+    assert len(found) == len(said) == 9
 
 
 def test_the_cost_is_that_of_both_checkpoints(tmp_path: Path) -> None:
-    """The other probes and eta, which is of the score, are the selected one's."""
     probes = probes_of(1)
     probes["cost"] = {"gmac": 1.5, "parameters": 2_000_000, "eta": 46.0, "eta_suite": "sts7"}
     probed = [replace(with_last(run, 0.2), probes=probes) for run in seeds("a", 0.7, 0.72)]
@@ -275,24 +268,10 @@ def test_the_cost_is_that_of_both_checkpoints(tmp_path: Path) -> None:
     assert "Probes: it is of" in render_report(source, "html")
 
 
-def test_every_score_of_the_last_is_there_and_no_other(three: Campaign) -> None:
-    source = replace(three, records=tuple(last_checkpoints(three.records)))
-    rows = csv.DictReader(io.StringIO(render_report(source, "csv")))
-    said = [row for row in rows if row["method"] == "raised"]
-    assert {row["metric"] for row in said} == {"spearman"}
-    found = {(row["seed"], row["task"]): float(row["value"]) for row in said}
-    assert found["1", "STS12"] == pytest.approx(0.69)
-    assert len(found) == len(said) == 9
-
-
-def test_rounded_averages_are_rounded_on_both_sides(tmp_path: Path) -> None:
-    """Scores of 0.700064 and 0.70006 print alike: nothing was chosen."""
+def test_averages_are_rounded_on_both_sides_and_refused_without_a_last(tmp_path: Path) -> None:
     (run,) = seeds("a", 0.700064)
     source = make_campaign(ResultStore(tmp_path, "camp"), [with_last(run, 4e-6)], rounded=True)
     assert rows(source)["a"]["unlike"] == "0 of 1"
-
-
-def test_without_them_it_is_refused() -> None:
     record = make_record("simcse", 1, {"MR": 0.8}, suite="transfer7", metric="accuracy")
     with pytest.raises(InputError, match="simcse seed 1 on transfer7"):
         last_checkpoints([record])

@@ -48,6 +48,9 @@ def test_each_method_and_the_next(three: Campaign) -> None:
     assert [second[name] for name in columns] == ["next", "last", "told apart", "5 and 4", "+19.72"]
     assert second["if A - B is true"] == "-"  # shown already
     assert first["if A - B is true"] != "-"
+    said = csv.DictReader(io.StringIO(render_report(three, "csv", "neighbours")))
+    assert [row["text"] for row in said if row["column"] == "B"] == ["next", "last"]
+    assert 'id="neighbours"' in render_report(three, "html")
 
 
 def test_the_verdict_is_the_leaderboard_s(tmp_path: Path) -> None:
@@ -65,7 +68,6 @@ def test_the_verdict_is_the_leaderboard_s(tmp_path: Path) -> None:
 
 
 def test_numbers_are_the_plan_s_at_the_pair_s_level(three: Campaign) -> None:
-    """Of three pairs two are shown: their Holm steps are 0.05 / 3 and 0.05 / 2; the third keeps 0.05 / 3."""
     first, second = rows(three)
     half = f"to show {format_score(DETECT)} points"
     close, far = spread_of_sides(BEST, NEXT), spread_of_sides(NEXT, LAST)
@@ -78,7 +80,6 @@ def test_numbers_are_the_plan_s_at_the_pair_s_level(three: Campaign) -> None:
 
 
 def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
-    """Pairs take fewer seeds than two sides where the runs of a seed go together."""
     shared = (0.70, 0.74, 0.66, 0.71, 0.69)
     near = tuple(np.add(shared, (0.002, -0.001, 0.001, 0.003, 0.0)).tolist())
     paired = rows(campaign(tmp_path / "a", *seeds("a", *shared, stage="s"), *seeds("b", *near, stage="s")))
@@ -90,25 +91,15 @@ def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
     assert (" pairs " in paired[0][half], " per side " in apart[0][half]) == (True, True)
 
 
-def test_a_method_without_seeds(tmp_path: Path) -> None:
-    """Against a fixed score one side is planned; two of them have no spread and no row of numbers."""
+def test_methods_without_seeds_and_with_one(tmp_path: Path) -> None:
     found = rows(campaign(tmp_path, *seeds("a", *BEST), alone("fixed", 0.69), alone("other", 0.3)))
     assert [(row["A"], row["B"], row["seeds now"]) for row in found][:1] == [("a", "fixed", "5 and 1")]
     half = f"to show {format_score(DETECT)} points"
     assert found[0][half] != "-"
     assert not [row for row in found if (row["A"], row["B"]) == ("fixed", "other") and row[half] != "-"]
-
-
-def test_nothing_to_tell_apart(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("once", 0.5), *seeds("twice", 0.6))
     with pytest.raises(InputError, match="no two methods"):
         table_grids(source, "neighbours")
-
-
-def test_it_is_a_table_like_others(three: Campaign) -> None:
-    said = csv.DictReader(io.StringIO(render_report(three, "csv", "neighbours")))
-    assert [row["text"] for row in said if row["column"] == "B"] == ["next", "last"]
-    assert 'id="neighbours"' in render_report(three, "html")
 
 
 def many(spread: float = 0.004) -> list[RunRecord]:
@@ -124,7 +115,6 @@ def many(spread: float = 0.004) -> list[RunRecord]:
 
 
 def test_one_page_gives_one_verdict(tmp_path: Path) -> None:
-    """Of every pair: stars, letters, ranks, bold, daggers, diagram, gains and the list of pairs agree."""
     source = campaign(tmp_path, *many(), baseline="m1")
     page = render_report(source, "html")
     board, matrix = page_board(page), page_matrix(page)

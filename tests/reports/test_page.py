@@ -304,7 +304,6 @@ def test_the_page_never_scrolls_sideways(browser: Page, width: int) -> None:
 
 
 def test_readers_find_their_way(browser: Page) -> None:
-    """Tables have captions and headings with a scope, figures a name and their origin."""
     for selector, holds in {
         "table": "e.caption && e.tHead",
         "th": "e.scope",
@@ -385,7 +384,6 @@ def test_the_diagram_of_groups_compiles(campaign: Campaign, tmp_path: Path) -> N
 def test_every_figure_is_drawn_and_twice_the_same(
     cli: Cli, campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command draws all, here as SVG alone; one figure of each kind becomes all three files, twice."""
     source, drawn = str(campaign.stores[0].root.parent), tmp_path / "drawn"
     with monkeypatch.context() as patch:
         patch.setattr("bench.render.figure_files._FORMATS", {"svg": {"Date": None}})

@@ -47,7 +47,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 
 def test_every_link_leads_somewhere(hostile: Campaign) -> None:
-    """Within the page to an element, from the campaign's folder to a record's file, else to an address."""
     page = render_report(hostile, "html")
     ids = re.findall(r'\sid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
@@ -135,7 +134,7 @@ def lines_of(text: str) -> dict[str, list[float]]:
     return {name: [float(point.split()[1]) for point in path.split("L")] for path, name in found}
 
 
-def test_no_line_flattens_the_others() -> None:
+def test_lines_have_room() -> None:
     usual = [curve(i) for i in range(6)]
     text = drawn(*usual, replace(curve(6), y=(1.0, 5000.0, 2.0)))
     alone = lines_of(drawn(*usual))
@@ -144,6 +143,17 @@ def test_no_line_flattens_the_others() -> None:
     assert text.count('class="point off') == 1
     assert "line 6: 1, 5000" in text
     assert 'class="point off' not in drawn(*usual)
+    few = drawn(*(curve(i) for i in range(MOST_LINES)))
+    assert len(re.findall(r'class="leader', few)) == MOST_LINES
+    tops = sorted(float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="start" class="name c', few))
+    assert min(b - a for a, b in pairwise(tops)) >= 12.9
+    many = drawn(*(curve(i) for i in range(MOST_LINES + 1)))
+    assert "leader" not in many
+    assert many.count('class="axis"') > MOST_LINES
+    figure = Figure("f", "s", "t", "lines", "x", "y", (), tuple(map(curve, range(11))))
+    assert svg.legend_entries(figure) == []
+    lines = lines_of(drawn(curve(0), replace(curve(1), y=(1e6, 2e6, 3e6)), own=True))
+    assert lines["line 0"] == lines["line 1"]  # axes of their own
 
 
 def test_a_band_reaches_from_the_lowest_to_the_highest_seed(tmp_path: Path) -> None:
@@ -163,20 +173,6 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed(tmp_path: Path) -> N
     assert page.count('class="range c0"') == 2  # dev and loss; the ranks are equal
     assert "No losses" not in page
     assert "No losses" in render_report(standing(tmp_path, make_record("a", 1, dict(SCORES))), "html")
-
-
-def test_many_lines_have_a_panel_each_and_few_their_names_at_their_ends() -> None:
-    few = drawn(*(curve(i) for i in range(MOST_LINES)))
-    assert len(re.findall(r'class="leader', few)) == MOST_LINES
-    tops = sorted(float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="start" class="name c', few))
-    assert min(b - a for a, b in pairwise(tops)) >= 12.9
-    many = drawn(*(curve(i) for i in range(MOST_LINES + 1)))
-    assert "leader" not in many
-    assert many.count('class="axis"') > MOST_LINES
-    figure = Figure("f", "s", "t", "lines", "x", "y", (), tuple(map(curve, range(11))))
-    assert svg.legend_entries(figure) == []
-    heights = lines_of(drawn(curve(0), replace(curve(1), y=(1e6, 2e6, 3e6)), own=True))
-    assert heights["line 0"] == heights["line 1"]  # axes of their own
 
 
 def test_far_scores_stand_at_the_edge_with_their_value(tmp_path: Path) -> None:
@@ -291,7 +287,7 @@ def test_long_names_lose_their_middle_and_stay_apart() -> None:
     assert min(end for *_, end in places(figure).values()) > 6 * (36 + 6)  # of 6 points a letter, none is cut
 
 
-def test_sides_levels_and_ticks() -> None:
+def test_sides_levels_ticks_and_equal_bytes() -> None:
     assert split_sides(1) == ([0], [])
     assert split_sides(4) == ([0, 1], [3, 2])
     assert stack_bars([], 1) == []
@@ -305,9 +301,11 @@ def test_sides_levels_and_ticks() -> None:
     assert rank_ticks(2) == [1, 2]
     assert rank_ticks(64) == [1, 20, 40, 60]
     assert all(len(rank_ticks(count)) <= 8 and rank_ticks(count)[0] == 1 for count in range(2, 400))
+    assert svg.draw_svg(made()) == svg.draw_svg(made())
+    assert ranking_picture(made()) == ranking_picture(made())
 
 
-def test_latex_is_a_picture_with_inert_names() -> None:
+def test_latex_is_a_picture_with_inert_names_on_one_page() -> None:
     text = ranking_picture(made((0.8, 0.7, 0.6), (r"\input{x}", "a_b%", "c"), ((0, 1),)))
     assert text.startswith("\\begin{figure}[!htbp]\n\\centering\n")
     assert r"\caption{Groups. A note.}" in text
@@ -320,16 +318,8 @@ def test_latex_is_a_picture_with_inert_names() -> None:
     bar = re.search(r"\\put\(([\d.]+),[\d.]+\)\{\\rule\{([\d.]+)mm\}", text)
     assert bar
     assert (float(bar[1]), float(bar[2])) == pytest.approx((55.87 - 0.5, 66 / 1.06 / 2 + 1), abs=0.01)
-
-
-def test_a_tall_picture_fits_on_a_page() -> None:
     many = tuple(f"m{i:03}" for i in range(120))
     tall = ranking_picture(made(tuple(1 - i / 200 for i in range(120)), many, ()))
     assert r"\resizebox{!}{210mm}{%" in tall
     assert tall.count("{") == tall.count("}")
     assert r"\linewidth" in ranking_picture(made())
-
-
-def test_the_same_methods_give_the_same_bytes() -> None:
-    assert svg.draw_svg(made()) == svg.draw_svg(made())
-    assert ranking_picture(made()) == ranking_picture(made())

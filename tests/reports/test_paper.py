@@ -75,16 +75,13 @@ def test_rows_and_their_order_are_those_asked_for_in_every_format(cli: Cli, stor
     assert json.loads(cli(*asked, "--format", "json")[1])[0]["rows"][0]["method"] == "TNCSE [rtt=none]"
 
 
-def test_figures_have_the_same_names_and_order(tmp_path: Path) -> None:
+def test_figures_gains_and_differences_have_the_names(tmp_path: Path) -> None:
     source = replace(three(tmp_path), given=("word_overlap", "simcse", "tncse"))
     drawn = {figure.name: figure for figure in suite_figures(source)}
     assert drawn["mini-sts7-seeds"].rows == ("Word overlap", "SimCSE", "TNCSE")
     assert drawn["mini-sts7-groups"].rows == ("TNCSE", "SimCSE", "Word overlap")  # they stand at their ranks
     assert "TNCSE 81.00" in drawn["mini-sts7-groups"].alt
     assert [one.name for one in drawn["mini-sts7-dev"].series] == ["SimCSE", "TNCSE"]
-
-
-def test_gains_and_differences_have_the_names(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("mhe", 0.5, 0.52), *seeds("m_mhe", 0.6, 0.63))
     source = name_methods(source, "published", ())
     assert "mMHE - MHE" in render_report(source, "text", "gains")
@@ -201,7 +198,7 @@ def test_the_caption_says_what_was_done(tmp_path: Path) -> None:
     assert single.caption.endswith(f"; seed 1. {CAPTION}")
 
 
-def test_the_caption_names_no_backbone_that_rows_lack(tmp_path: Path) -> None:
+def test_the_caption_has_the_rows_backbones_and_the_records_notes(tmp_path: Path) -> None:
     mine = make_record("mine", None, {"STSB": 0.7}, name="hf", backbone="ckpt", corpus=None)
     other = make_record("ckpt-1234", None, {"STSB": 0.6}, name="st", backbone="ckpt", corpus=None)
     (table,) = paper_tables(campaign(tmp_path, mine, other))
@@ -212,9 +209,6 @@ def test_the_caption_names_no_backbone_that_rows_lack(tmp_path: Path) -> None:
     assert not missing_facts(table.caption, "embedded world", "other models:", "mine, ckpt-1234.")
     (table,) = paper_tables(campaign(tmp_path, trained))
     assert "heckpoints" not in table.caption
-
-
-def test_what_records_must_say_is_in_the_caption(tmp_path: Path) -> None:
     noted = [replace(one, notes=("Made up.",)) for one in seeds("a", 0.5, 0.6)]
     (table,) = paper_tables(campaign(tmp_path, *noted))
     assert table.caption.endswith(" Made up.")
@@ -250,7 +244,7 @@ def test_digits_align_whether_or_not_a_cell_has_marks(tmp_path: Path) -> None:
             assert behind == {("$^$" if baseline and column == 3 else "") + r"\scriptsize$\pm$00.00"}
 
 
-def test_styles_labels_and_citations(tmp_path: Path) -> None:
+def test_styles_labels_citations_and_documents(tmp_path: Path) -> None:
     table = paper_tables(three(tmp_path), ("STSB", "avg"))
     acl = render_paper_tables(table, PaperStyle("acl", None, "tab:main", {"simcse": "gao2021"}))
     assert r"SimCSE~\citep{gao2021} &" in acl
@@ -263,6 +257,17 @@ def test_styles_labels_and_citations(tmp_path: Path) -> None:
     scores = dict.fromkeys((f"T{n}" for n in range(7)), 0.5)
     wide = make_campaign(ResultStore(tmp_path, "c"), [make_record("simcse", 1, scores)])
     assert r"\begin{table*}" in render_paper_tables(paper_tables(wide), PaperStyle("acl"))
+    runs = [make_record("a", 1, {"MR": 0.5}, suite=suite) for suite in ("sts7", "transfer7")]
+    found = paper_tables(campaign(tmp_path, *runs))
+    assert render_paper_tables(found, PaperStyle()).count(r"\caption{") == 2
+    for style in (PaperStyle(label="x"), PaperStyle(caption="x")):
+        with pytest.raises(InputError, match="2 tables, of sts7, transfer7"):
+            render_paper_tables(found, style)
+    whole = render_report(
+        three(tmp_path), "latex", look=TableOptions(style=PaperStyle("acl")), standalone=True
+    )
+    assert r"\usepackage{booktabs,graphicx,natbib}" in whole
+    assert whole.endswith("\\end{document}\n")
 
 
 def test_a_block_a_profile(tmp_path: Path) -> None:
@@ -337,15 +342,6 @@ def test_what_cannot_be_is_one_line(cli: Cli, stored: ResultStore, options: str,
     assert expected in err
 
 
-def test_one_label_for_two_tables_is_refused(tmp_path: Path) -> None:
-    runs = [make_record("a", 1, {"MR": 0.5}, suite=suite) for suite in ("sts7", "transfer7")]
-    found = paper_tables(campaign(tmp_path, *runs))
-    assert render_paper_tables(found, PaperStyle()).count(r"\caption{") == 2
-    for style in (PaperStyle(label="x"), PaperStyle(caption="x")):
-        with pytest.raises(InputError, match="2 tables, of sts7, transfer7"):
-            render_paper_tables(found, style)
-
-
 def test_hostile_names_are_inert_in_a_paper() -> None:
     grid = Grid("x", ("Model", "T"), tuple((name, "1") for name in HOSTILE), ())
     text = render_paper_tables(
@@ -354,11 +350,3 @@ def test_hostile_names_are_inert_in_a_paper() -> None:
     assert r"\input{" not in text
     assert "% a\\nb\\x1b\n" in text
     assert text.replace("\n", "").isprintable()
-
-
-def test_a_paper_is_a_document_too(tmp_path: Path) -> None:
-    whole = render_report(
-        three(tmp_path), "latex", look=TableOptions(style=PaperStyle("acl")), standalone=True
-    )
-    assert r"\usepackage{booktabs,graphicx,natbib}" in whole
-    assert whole.endswith("\\end{document}\n")

@@ -76,7 +76,6 @@ def test_every_figure_is_in_its_section(campaign: Campaign, whole: str) -> None:
 
 
 def test_a_profile_may_be_called_as_a_sweep_or_a_figure(tmp_path: Path) -> None:
-    """Figures say where they belong: nothing is read from their names."""
     for profile in ("x-caels", "x-gradient-gains"):
         sweep = Manifest("caels", "other", ("sts7",), (1,), (("1", "jtcse", "jtcse"),))
         source = small(tmp_path, profile, sweep)

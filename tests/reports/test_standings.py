@@ -110,7 +110,6 @@ def test_draws_belong_to_the_averages_before_their_rounding(tmp_path: Path) -> N
 
 
 def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: Path) -> None:
-    """p and interval are those of the variance components, of pairs where runs are pairs."""
     records = (
         *seeds("x", 0.70, 0.72, 0.69, 0.705, stage="one"),
         *seeds("y", 0.698, 0.717, 0.687, 0.704, stage="one"),
@@ -150,7 +149,6 @@ def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: P
 
 
 def test_no_interval_contradicts_its_verdict(tmp_path: Path) -> None:
-    """With items an interval of seeds that don't vary may leave out 0, where no p is below the lowest one."""
     records = (*seeds("high", 0.8, 0.8, 0.8), *seeds("low", 0.6, 0.6, 0.6), *seeds("varies", 0.5, 0.6, 0.7))
     source = campaign(tmp_path, *records)
     keep_draws(source, np.random.default_rng(3))
@@ -166,7 +164,6 @@ def test_no_interval_contradicts_its_verdict(tmp_path: Path) -> None:
 
 
 def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
-    """Not of a method without seeds, nor of seeds that all score the same, nor of draws that agree."""
     records = [
         alone("fixed", 0.3),
         *seeds("mhe", 0.7, 0.7, 0.7),
@@ -191,7 +188,6 @@ def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
 
 
 def test_two_pairs_that_agree_tell_nothing_apart(tmp_path: Path) -> None:
-    """As accuracies do by chance: no p of 0, which would survive any correction."""
     records = (
         *seeds("a", 0.81, 0.84, stage="one"),
         *seeds("b", 0.80, 0.83, stage="one"),
@@ -244,15 +240,11 @@ def test_the_report_in_latex_has_the_diagram_and_text_nothing_of_bold(tmp_path: 
     assert "Bold:" not in render_report(source, "text") + render_report(source, "text", "sts7")
 
 
-def test_nothing_is_bold_where_nothing_differs(tmp_path: Path) -> None:
+def test_what_is_marked_where_tests_are_missing(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("a", 0.70, 0.72), *seeds("b", 0.71, 0.72))
     (grid,) = table_grids(source, "leaderboard")
     assert (bold(grid), column(grid, "group"), column(grid, "rank")) == ({}, ["a", "a"], ["1-2", "1-2"])
     assert NO_BOLD in grid.notes
-
-
-def test_a_single_seed_is_neither_ranked_nor_beaten(tmp_path: Path) -> None:
-    """Nothing is bold below a number that can't be tested; above it, the first group is."""
     (high,) = table_grids(campaign(tmp_path, *THREE, *seeds("once", 0.9)), "leaderboard")
     assert column(high, "rank") == ["-", "1-2", "1-2", "3", "4"]
     assert column(high, "group") == ["-", "a", "a", "b", "c"]
@@ -261,9 +253,6 @@ def test_a_single_seed_is_neither_ranked_nor_beaten(tmp_path: Path) -> None:
     assert any(note.startswith("One seed") and "once" in note for note in high.notes)
     (low,) = table_grids(campaign(tmp_path, *THREE, *seeds("once", 0.7)), "leaderboard")
     assert bold(low)["avg"] == {"fine", "good"}
-
-
-def test_without_any_test_numbers_alone_are_marked(tmp_path: Path) -> None:
     (grid,) = table_grids(
         campaign(tmp_path, *seeds("a", 0.7), *seeds("b", 0.6), alone("c", 0.5)), "leaderboard"
     )
@@ -350,7 +339,7 @@ def test_daggers_are_of_the_same_tests(tmp_path: Path) -> None:
     assert f"80.10{ABOVE}" in render_report(replace(source, baseline="simcse"), "text")
 
 
-def test_the_page_has_ranks_groups_and_the_diagram(tmp_path: Path) -> None:
+def test_the_page_and_the_figure_have_the_groups_of_the_table(tmp_path: Path) -> None:
     text = render_report(campaign(tmp_path, *THREE), "html")
     row = re.search(r'<tbody data-name="fine".*?</tbody>', text, re.DOTALL)
     assert row
@@ -362,9 +351,6 @@ def test_the_page_has_ranks_groups_and_the_diagram(tmp_path: Path) -> None:
     assert '<figure id="figure-mini-sts7-groups">' in text
     none = render_report(campaign(tmp_path, *seeds("a", 0.7)), "html")
     assert "-groups" not in none
-
-
-def test_the_figure_shows_the_groups_of_the_table(tmp_path: Path) -> None:
     (figure,) = group_figures(campaign(tmp_path, *THREE))
     assert (figure.rows, figure.bars) == (("fine", "good", "poor", "fixed"), ((0, 1),))
     assert figure.series[0].x == pytest.approx((80.1, 80.1, 60.1, 30.0))

@@ -61,7 +61,6 @@ def test_a_tie_as_printed_is_never_a_win(values: dict[str, float | None], marks:
 
 
 def test_rounded_averages_are_simcses() -> None:
-    """Two scores that round up: the mean of what is printed is not what is printed of the mean."""
     scores = {"STS12": 0.700064, "STSB": 0.700164}
     record = make_record("x", 1, scores)
     (rounded,) = round_averages([record])
@@ -114,15 +113,12 @@ def test_notes_say_of_which_profile_they_are(tmp_path: Path) -> None:
     assert not any("profile" in note for note in grid.notes)
 
 
-def test_doubts_of_one_profile_are_said_once(tmp_path: Path) -> None:
+def test_doubts_are_said_once_and_a_missing_value_is_a_dash(tmp_path: Path) -> None:
     line = "Predictions that are missing, or not those of the record: a seed 1."
     noted = replace(make_record("a", 1, {"STSB": 0.5}, profile="y"), notes=(line,))
     source = make_campaign(ResultStore(tmp_path, "c"), [make_record("a", 1, {"STSB": 0.5}), noted])
     text = render_report(source, "markdown", "sts7")
     assert (text.count("a seed 1"), f"profile y: {line}" in text) == (1, True)
-
-
-def test_a_missing_value_is_a_dash_with_its_reason(tmp_path: Path) -> None:
     whole = make_record("x", 1, {"STS12": 0.5, "STSB": 0.6})
     part = replace(make_record("y", 1, {"STS12": 0.5}), tasks=whole.tasks)
     (grid,) = table_grids(campaign(tmp_path, whole, part), "leaderboard")
@@ -159,16 +155,13 @@ def test_a_difference_only_where_all_is_the_same(
     assert ("(68.40)" in text) is not match
 
 
-def test_a_misprint_is_footnoted_where_it_touches(tmp_path: Path) -> None:
+def test_published_tables_are_whole_with_footnotes_on_misprints(tmp_path: Path) -> None:
     record = make_record("tncse_d", 1, SIMCSE)
     (grid,) = table_grids(campaign(tmp_path, record), "published")
     row = next(row for row in grid.rows if row[0] == "TNCSE, Table 1")
     touched = {grid.header[i] for i, cell in enumerate(row) if isinstance(cell, Quoted) and cell.sign}
     assert touched == {"STS15", "avg"}
     assert any("74.92" in note for note in grid.notes)
-
-
-def test_published_tables_are_whole() -> None:
     assert len(load_figures()) == 3910
     rows = {(line.first.paper, line.first.method): line for line in reversed(published_rows("sts7"))}
     printed = {
@@ -222,7 +215,7 @@ def test_a_figure_that_a_run_of_ours_could_have() -> None:
     assert plausible_run(runs, 0.72) == "yes"
 
 
-def test_efficiency_and_probes(tmp_path: Path) -> None:
+def test_tables_of_cost_probes_sweeps_and_gains(tmp_path: Path) -> None:
     source = campaign(
         tmp_path,
         make_record("simcse", 1, {"STSB": 0.75}, probes=probes_of(1)),
@@ -234,9 +227,6 @@ def test_efficiency_and_probes(tmp_path: Path) -> None:
     assert not missing_facts(grid.notes, "No GMAC for jtcse", "--probes cost")
     vectors, _ = table_grids(source, "probes")
     assert vectors.rows[0][:4] == ("simcse", "1", "0.210", "-2.100")
-
-
-def test_ablation_beside_the_paper(tmp_path: Path) -> None:
     points = (("1", "jtcse", "jtcse[caels=1]"), ("2", "jtcse", "jtcse"))
     manifest = Manifest("caels", "mini", ("sts7",), (1,), points)
     source = campaign(tmp_path, *seeds("jtcse", 0.6), *seeds("jtcse[caels=1]", 0.5), sweeps=(manifest,))
@@ -245,9 +235,6 @@ def test_ablation_beside_the_paper(tmp_path: Path) -> None:
     assert [row[2] for row in grid.rows] == [Quoted("79.23"), Quoted("78.74")]
     with pytest.raises(InputError, match=r"no sweep 'pooling' ran here.*expected one of caels"):
         table_grids(source, "ablation:pooling")
-
-
-def test_gains_of_modified_losses(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("mhe", 0.60, 0.62), *seeds("m_mhe", 0.70, 0.72), *seeds("mhs", 0.5))
     (grid,) = table_grids(source, "gains")
     assert grid.rows[0][:4] == ("m_mhe - mhe", "+10.00", "+10.00", "+10.00*")
@@ -346,7 +333,7 @@ def test_latex_escapes(text: str, expected: str) -> None:
     assert escape_latex(text) == expected
 
 
-def test_latex_cells_groups_and_parts() -> None:
+def test_latex_cells_groups_parts_and_long_names() -> None:
     rows: list[tuple[ScoreCell | Quoted | str, ...]] = [
         ("a_1", ScoreCell(0.7, 0.01, 2, "best", ABOVE), Quoted("70.1")),
         ("b", ScoreCell(-0.05, None, 1, "second"), "-"),
@@ -360,25 +347,19 @@ def test_latex_cells_groups_and_parts() -> None:
         [r"a\_1", rf"\textbf{{70.00}}$_{{\pm 1.00}}${dagger}", r"\textcolor{gray}{70.1}"],
         ["b", r"\underline{$-$5.00}", "--"],
     ]
-    long = Grid("t", ("m", "x"), tuple((str(i), "1") for i in range(90)), ("the note",))
+    many = tuple((str(i), "1") for i in range(90))
+    long = Grid("t", ("m", "x"), many, ("the note",))
     parts = latex_tables([long], standalone=True)
     assert parts.count(r"\begin{table}") == 3
     assert parts.count("the note") == 1
     assert "(rows 77-90)" in parts
-
-
-def test_a_group_that_goes_on_in_latex_has_its_heading_again() -> None:
-    rows = tuple((str(i), "1") for i in range(90))
-    grid = Grid("t", ("m", "x"), rows, (), ((0, "one"), (20, "more"), (76, "last")))
+    grid = Grid("t", ("m", "x"), many, (), ((0, "one"), (20, "more"), (76, "last")))
     first, second, third = latex_tables([grid]).split(r"\begin{table}")[1:]
     headings = [re.findall(r"textit\{(.*?)\}", part) for part in (first, second, third)]
     assert headings == [["one", "more"], ["more (continued)"], ["last"]]
     assert r"\midrule" + "\n" + r"\multicolumn{2}{l}{\textit{more (continued)}} \\" + "\n38 & 1" in second
-    bare = latex_tables([Grid("t", ("m", "x"), rows, (), ((50, "late"),))])
+    bare = latex_tables([Grid("t", ("m", "x"), many, (), ((50, "late"),))])
     assert re.findall(r"textit\{(.*?)\}", bare) == ["late", "late (continued)"]
-
-
-def test_long_names_stay_whole_in_latex() -> None:
     name = "long[" + "option=value," * 20 + "x" * 90 + "]"
     text = latex_tables([Grid("t", ("m", "x"), ((name, "1"),), ())])
     found = text[text.index("@{}l@{}}") + 8 : text.index(r"\end{tabular} & 1")]

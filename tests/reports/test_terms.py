@@ -144,7 +144,7 @@ def test_another_form_of_a_member_is_named(tmp_path: Path) -> None:
     assert said in leaderboard_notes(tmp_path, [union, student, tuned])
 
 
-def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
+def test_weights_and_processors_that_differ_are_named(tmp_path: Path) -> None:
     def made(method: str, seed: int, sha256: str, recipe: str | None = "r") -> RunRecord:
         backbone = {"name": "lm", "sha256": sha256 * 64} | ({"recipe": recipe} if recipe else {})
         return replace(make_record(method, seed, {"STSB": 0.5}), backbone=backbone)
@@ -153,6 +153,16 @@ def test_other_bytes_of_a_made_backbone_are_named(tmp_path: Path) -> None:
     (said,) = weight_notes(records)
     assert said.endswith(f": {'a' * 12} (2 runs of 2 methods), {'b' * 12} (1 runs of 1 methods).")
     assert weight_notes(records[::2]) == weight_notes([made("x", 1, "a", None), made("y", 1, "b")]) == ()
+    assert said in leaderboard_notes(tmp_path, records)
+
+    def on(method: str, seed: int, processor: str, seconds: float | None = 9.0) -> RunRecord:
+        took = {} if seconds is None else {"training_cpu_seconds": {"simcse": seconds}}
+        return replace(make_record(method, seed, {"STSB": 0.5}), timing={"processor": processor, **took})
+
+    records = [on("simcse", 1, "old"), on("simcse", 2, "new"), on("mine", 1, "old")]
+    (said,) = processor_notes(records)
+    assert said.endswith(": old (2 runs of 2 methods), new (1 runs of 1 methods).")
+    assert processor_notes(records[::2]) == processor_notes([*records[::2], on("none", 1, "new", None)]) == ()
     assert said in leaderboard_notes(tmp_path, records)
 
 
@@ -185,18 +195,6 @@ def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> No
     assert line.endswith(": simcse on STSB.")
     assert line in describe_confounders(other, one)
     assert not any("chosen" in line for line in describe_confounders(other, without))
-
-
-def test_cpu_seconds_of_several_processors_are_said_to_be(tmp_path: Path) -> None:
-    def on(method: str, seed: int, processor: str, seconds: float | None = 9.0) -> RunRecord:
-        took = {} if seconds is None else {"training_cpu_seconds": {"simcse": seconds}}
-        return replace(make_record(method, seed, {"STSB": 0.5}), timing={"processor": processor, **took})
-
-    records = [on("simcse", 1, "old"), on("simcse", 2, "new"), on("mine", 1, "old")]
-    (said,) = processor_notes(records)
-    assert said.endswith(": old (2 runs of 2 methods), new (1 runs of 1 methods).")
-    assert processor_notes(records[::2]) == processor_notes([*records[::2], on("none", 1, "new", None)]) == ()
-    assert said in leaderboard_notes(tmp_path, records)
 
 
 PAIRS = {"name": "nli_for_simcse.csv", "sha256": "d" * 64, "pairs": 275_601}

@@ -201,7 +201,6 @@ def test_a_changed_plug_in(cli: Cli, plugin: Path, tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_options_of_a_training_that_was_another(cli: Cli, tmp_path: Path) -> None:
-    """Key and seal are those of the edited options; the key of the training stage is not."""
     campaign = shutil.copytree(ROOT / "results" / "reference", tmp_path / "results" / "reference")
     path = campaign / "mini" / "esimcse_short" / "seed-1" / "mini.json"
     assert found_by_verify(cli) == {}

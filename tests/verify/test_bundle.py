@@ -342,7 +342,6 @@ def test_a_test_sentence_is_no_name(work: Path, cli: Cli) -> None:
 
 
 def test_a_record_in_a_bundle_names_nobody(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
-    """What its sender wrote into a record's block is replaced by what the bundle says, or doesn't."""
     claimed = {"bundle": "0" * 64, "campaign": "local", "by": "somebody else"}
     content = edited(files[f"{NOISE}.json"], lambda data: data["timing"].update(merged=claimed))
     assert b"somebody else" in content

@@ -83,7 +83,6 @@ def test_scores_of_the_last_checkpoint_are_known(cli: Cli, tmp_path: Path) -> No
 
 
 def test_scores_of_mteb_without_predictions_are_nobodys(cli: Cli, tmp_path: Path) -> None:
-    """bench keeps some of what mteb measures, always: a record that names none was not made by it."""
     source = REFERENCE.parents[1] / "reproduce" / "mini" / "untrained[pooling=avg]" / "no-seed"
     path = tmp_path / "results" / "local" / "mini" / source.parent.name / source.name / "mini-mteb.json"
     path.parent.mkdir(parents=True)

@@ -96,7 +96,6 @@ def test_notes_are_those_of_the_run(results: Cli, path: Path, edit: Edit) -> Non
 
 
 def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
-    """A copy of one text may be from the pinned source on one machine alone; nothing else passes as that."""
     text = tmp_path / "corpus" / pins.WIKI1M
     text.parent.mkdir()
     text.write_text("".join(f"{sentence}\n" for sentence in toy_sentences()))
@@ -120,7 +119,6 @@ def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, ti
 
 
 def test_notes_under_a_name_of_the_users_own(cli: Cli) -> None:
-    """The note begins with the row's name, which no key has."""
     path = run(cli, "mine=sup_simcse", "sup_simcse")
     assert json.loads(path.read_text())["notes"][-1].startswith("mine is supervised: ")
     assert found_by_verify(cli) == {}
@@ -129,7 +127,6 @@ def test_notes_under_a_name_of_the_users_own(cli: Cli) -> None:
 
 
 def test_texts_and_models_under_other_names(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
-    """A text is what its hash says: another name in a repetition makes no other note."""
     pairs, sentences = tmp_path / "mine.tsv", toy_sentences()
     rows = zip(sentences[:24], sentences[24:48], strict=True)
     pairs.write_text("".join(f"{one}\t{other}\n" for one, other in rows))
@@ -218,7 +215,6 @@ def test_a_value_that_no_run_of_a_member_takes(results: Cli) -> None:
 @pytest.mark.parametrize("plugged", ["word_overlap", "helper"])
 @pytest.mark.parametrize("facts", ["file", "package"])
 def test_no_method_of_benchs_own_comes_from_a_plug_in(results: Cli, plugged: str, facts: str) -> None:
-    """As a plug-in's its cell would be repeated by nobody."""
     Path("x.py").write_text("# nothing\n")
     sha256 = hashlib.sha256(b"# nothing\n").hexdigest()
     block = {"file": "x.py", "sha256": sha256} if facts == "file" else {"module": "x", "package": "x"}

@@ -261,7 +261,6 @@ def test_two_rows_that_change_places(cli: Cli) -> None:
 
 
 def test_what_a_name_does_not_say_is_not_checked(cli: Cli) -> None:
-    """The profile may have been another when the record was made."""
     assert cli("run", "--methods", "noise,mine=noise[scale=2.0]", "--seeds", "1", "--suite", "toy")[0] == 0
     rows = Path("results", "local", "mini")
     assert "not checked" not in cli("verify")[1]
