@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -66,11 +66,9 @@ class CellTask:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one job: "ran", "probed" (an existing record got probes), "failed", or another process's.
+    """Result of one job: "ran", "probed" (an existing record got probes), "failed", or another process's."""
 
-    That is "done", "busy", or "conflict", for a finished cell of another specification.
-    """
-
+    # That is "done", "busy", or "conflict", for a finished cell of another specification.
     job: Job
     state: str
     record: RunRecord | None = None
@@ -80,11 +78,9 @@ class Outcome:
 def measure_job(
     builder: EncoderBuilder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
 ) -> SuiteResult:
-    """Score a cell's selected checkpoint on a suite; raises BenchError for unsupported settings.
-
-    Below fp32 the facts hold the effect of the precision. A cell that trains also gets scores of its last
-    checkpoint (metric "spearman_last"), which show the effect of selection on the dev set.
-    """
+    """Score a cell's selected checkpoint on a suite; raises BenchError for unsupported settings."""
+    # Below fp32 the facts hold the effect of the precision. A cell that trains also gets scores of its last
+    # checkpoint (metric "spearman_last"), which show the effect of selection on the dev set.
     suite, precision = measure_of(job.suite), spec.precision
     if precision != "fp32" and not suite.encodes_once:
         raise BenchError(f"{job.suite} is measured in fp32 only", hint="without --precision")
@@ -141,12 +137,8 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
     cell, store = first.cell, ResultStore(spec.results, spec.campaign)
     cache = StageCache(spec.results / ".stages")
     stages = task.find_missing_stages(cache.root)
-    about = {
-        "method": cell.method,
-        "seed": cell.seed,
-        "suites": [job.suite for job in task.jobs],
-        "work": events.count_cell_work(stages, task.besides),
-    }
+    suite_names, work = [job.suite for job in task.jobs], events.count_cell_work(stages, task.besides)
+    about = {"method": cell.method, "seed": cell.seed, "suites": suite_names, "work": work}
     file = events.open_cell_file(task.running, first.place.folder, about)
     with closing(events.CellEvents(file, stages, task.besides)) as running:
         running.report({"doing": events.WAITS})
@@ -155,28 +147,21 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
                 running.close(remove=True)
                 return [Outcome(job, "busy") for job in task.jobs]
             running.report({"doing": events.LOADS})
-            builder = EncoderBuilder(
-                cell, spec.device, task.training, cache, running.sentences, running.report
-            )
+            progress, report = running.sentences, running.report
+            builder = EncoderBuilder(cell, spec.device, task.training, cache, progress, report)
             locked = _LockedCell(task, DataSource.of_run(spec), store, builder, suites or {}, running)
             needs_torch = cell.model is not None or any(measure_of(j.suite).needs_torch for j in task.jobs)
             with torch_threads(spec.threads, needs_torch=needs_torch):
-                with locked.defer_failure():
-                    if locked.lacks_records():
-                        builder.folders()
+                locked.train_stages()
                 outcomes = [locked.add_missing_probes(locked.finish_job(job)) for job in task.jobs]
-            _report_end(running, outcomes)
+            failed = (outcome.state for outcome in outcomes if outcome.state in events.FAILED)
+            state, scores = next(failed, outcomes[-1].state), dict[str, float]()
+            for outcome in outcomes:
+                record = outcome.record
+                if record and record.status == "ok" and (score := record.score("avg")) is not None:
+                    scores[outcome.job.suite] = score
+            running.end(state, scores)
             return outcomes
-
-
-def _report_end(running: events.CellEvents, outcomes: Sequence[Outcome]) -> None:
-    scores = {}
-    for outcome in outcomes:
-        if outcome.record and outcome.record.status == "ok":
-            scores[outcome.job.suite] = outcome.record.score("avg")
-    bad = next((o.state for o in outcomes if o.state in events.FAILED), None)
-    known = {suite: score for suite, score in scores.items() if score is not None}
-    running.end(bad or outcomes[-1].state, known)
 
 
 @dataclass
@@ -191,23 +176,19 @@ class _LockedCell:
     running: events.CellEvents
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
-    @contextmanager
-    def defer_failure(self) -> Iterator[None]:
-        """Continue after any error but StorageError: the measurement meets it again, and records it."""
+    def train_stages(self) -> None:
+        """Train the stages where a record is missing; raises StorageError."""
         self.begun = _read_clocks()
         try:
-            yield
+            missing = [job for job in self.task.jobs if self._find_finished(job) is None]
+            for job in missing:
+                self._load_tasks(job)
+            if missing:
+                self.builder.folders()
         except StorageError:
             raise
-        except (Exception, SystemExit):
+        except (Exception, SystemExit):  # the measurement meets it again, and records it
             return
-
-    def lacks_records(self) -> bool:
-        """Return whether a record is missing; raises BenchError if the data of one changed."""
-        missing = [job for job in self.task.jobs if self._find_finished(job) is None]
-        for job in missing:
-            self._load_tasks(job)
-        return bool(missing)
 
     def _find_finished(self, job: Job) -> RunRecord | None:
         return None if self.task.spec.force else self.store.finished(job.place)
@@ -219,11 +200,9 @@ class _LockedCell:
             return self._run_job(job)
         if record.key == job.key:
             return Outcome(job, "done", record)
-        conflict = NotComparableError(
-            f"another process just finished {job.cell.describe()} on {job.suite} under another specification",
-            where=str(self.store.path(job.place)),
-            hint="name another --campaign",
-        )
+        cell, where = f"{job.cell.describe()} on {job.suite}", str(self.store.path(job.place))
+        what = f"another process just finished {cell} under another specification"
+        conflict = NotComparableError(what, where=where, hint="name another --campaign")
         return Outcome(job, "conflict", conflict=conflict)
 
     def _run_job(self, job: Job) -> Outcome:
@@ -232,10 +211,9 @@ class _LockedCell:
         self.begun = _read_clocks()
         timing = build_timing(started=started, wall=self.begun[1] - wall, cpu=self.begun[2] - cpu)
         if job.cell.trains:
-            try:
+            seconds: dict[str, float] = {}
+            with suppress(KeyError):  # a stage without its time, which fails the cell
                 seconds = self.builder.training_seconds()
-            except KeyError:  # a stage without its time, which fails the cell
-                seconds = {}
             timing["training_cpu_seconds"] = {role: s for role, s in seconds.items() if is_number(s)}
         record = replace(record, timing=record.timing | timing)
         if record.status == "failed" and self.store.scored(job.place):
@@ -267,13 +245,12 @@ class _LockedCell:
                     processors[role] = environment.pop("processor")
                 if environment:
                     others[role] = environment
-            facts |= {"trained_with": others} if others else {}
-            record = replace(
-                job.record, status="ok", scores=result.scores, training=training, provenance=facts
-            )
+            if others:
+                facts["trained_with"] = others
             timing = {"training_processor": processors} if processors else {}
-            record = replace(record, timing=timing, backbone=cell_model_block(self.builder.cell))
-            return record, result.predictions
+            backbone, scores = cell_model_block(self.builder.cell), result.scores
+            record = replace(job.record, status="ok", scores=scores, training=training, provenance=facts)
+            return replace(record, timing=timing, backbone=backbone), result.predictions
         except StorageError:
             raise  # the next cell would fail as well
         except (Exception, SystemExit) as error:

@@ -220,9 +220,8 @@ def list_plan_inputs(plan: Plan) -> list[tuple[str, str]]:
             models += [(f"{part.card.name}.{option}", folder) for option, folder in part.auxiliaries]
             rows |= dict.fromkeys((what, _describe_folder(folder)) for what, folder in models)
         describe = getattr(METHODS.get(cell.card.name), "folder_note", None)
-        if cell.model is not None and describe is not None:
-            note = describe(cell.model.path, dict(cell.options))
-            rows |= {(cell.model.name, note): None} if note else {}
+        if cell.model and describe and (note := describe(cell.model.path, dict(cell.options))):
+            rows[cell.model.name, note] = None
     names = {stage.spec.text for job in plan.jobs for stage in job.cell.all_stages}
     if plan.training is not None and names:
         rows |= dict.fromkeys(_describe_training(plan.training, sorted(names)))
@@ -259,8 +258,7 @@ def _describe_text(text: Corpus) -> str:
     """Describe a text's format, its size, and its unusual sentences."""
     sentences, partners, negatives = text.sentences, text.partners, text.negatives
     duplicates = len(sentences) - len(set(sentences))
-    parts = [text.form] if text.form else []
-    parts += [f"{len(sentences):,} sentences", f"{duplicates:,} of them exact duplicates"]
+    parts = [text.form, f"{len(sentences):,} sentences", f"{duplicates:,} of them exact duplicates"]
     missing = sum(cell in MISSING for column in (sentences, partners, negatives) for cell in column)
     counts = {
         "empty lines or cells left out": text.empty,
@@ -270,11 +268,12 @@ def _describe_text(text: Corpus) -> str:
         "negatives equal to their positive": sum(map(eq, partners, negatives)),
         "negatives equal to their sentence": sum(map(eq, sentences, negatives)),
     }
-    return ", ".join([*parts, *(f"{what}: {count:,}" for what, count in counts.items() if count)])
+    parts += [f"{what}: {count:,}" for what, count in counts.items() if count]
+    return ", ".join(filter(None, parts))
 
 
 def _describe_folder(folder: ModelFolder) -> str:
     if isinstance(folder, RecipeModel) and not folder.sha256:
         return f"{folder.name}, made first by: bench {' '.join(folder.command)} --out {folder.path}"
-    note = explain_hash_change(folder.path)
-    return f"{folder.name}, sha256 {folder.sha256[:12]}" + (f", {note}" if note else "")
+    parts = (folder.name, f"sha256 {folder.sha256[:12]}", explain_hash_change(folder.path))
+    return ", ".join(filter(None, parts))

@@ -69,12 +69,8 @@ def _run_pretraining(model: RecipeModel) -> None:
 
 def find_missing_backbone(cells: Iterable[Cell]) -> RecipeModel | None:
     """Return the first backbone of cells that is still to be made, if any."""
-    for cell in cells:
-        for part in cell.walk():
-            for model in part.models:
-                if isinstance(model, RecipeModel) and not model.sha256:
-                    return model
-    return None
+    models = (model for cell in cells for part in cell.walk() for model in part.models)
+    return next((m for m in models if isinstance(m, RecipeModel) and not m.sha256), None)
 
 
 def check_backbone_text(cells: Iterable[Cell]) -> None:
@@ -85,12 +81,10 @@ def check_backbone_text(cells: Iterable[Cell]) -> None:
     data = data_folder(Path(model.command[-1]) if "--data" in model.command else None)
     file = profile.corpus["file"]
     if data is None or not (data / file).is_file():
-        raise InputError(
-            f"{model.name} is made from the text {file}, which is missing",
-            where=str(data) if data else "the data folder",
-            expected="--data DIR or BENCH_DATA with it",
-            hint="see docs/data.md for the texts, and for how to take another",
-        )
+        what = f"{model.name} is made from the text {file}, which is missing"
+        hint = "see docs/data.md for the texts, and for how to take another"
+        where, expected = str(data or "the data folder"), "--data DIR or BENCH_DATA with it"
+        raise InputError(what, where=where, expected=expected, hint=hint)
 
 
 MADE_WITH = "made_with"  # fact of a stage: the environment that trained it; older stages lack it
@@ -125,10 +119,8 @@ class EncoderBuilder:
         if checkpoint not in self._encoders:
             self.cell = cell = make_cell_backbones(self.cell)
             model, folders = cell.model.path if cell.model else None, self.folders()
-            members = {role: self.member(role) for role in self._members}
-            context = BuildContext(
-                dict(cell.options), cell.seed, model, self.device, folders, checkpoint, members
-            )
+            members, options = {role: self.member(role) for role in self._members}, dict(cell.options)
+            context = BuildContext(options, cell.seed, model, self.device, folders, checkpoint, members)
             self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
             self._check_models()
         return self._encoders[checkpoint]
@@ -175,7 +167,7 @@ class EncoderBuilder:
 
     def last_differs(self) -> bool:
         """Return whether the last checkpoint of a final stage differs from the selected one."""
-        final = [self.cache.facts(stage) for stage in self.cell.final_stages]
+        final = map(self.cache.facts, self.cell.final_stages)
         return any(facts["selected_step"] != facts["steps"] for facts in final)
 
     def facts(self) -> dict[str, Any]:
@@ -189,15 +181,20 @@ class EncoderBuilder:
 
     def training_seconds(self) -> dict[str, float]:
         """Return the CPU seconds that each finished stage took when it was trained."""
-        finished = ((role, stage) for role, _, stage in self.cell.named_stages if self.cache.find(stage))
-        return {role: self.cache.facts(stage)["cpu_seconds"] for role, stage in finished}
+        seconds = {}
+        for role, _, stage in self.cell.named_stages:
+            if self.cache.find(stage):
+                seconds[role] = self.cache.facts(stage)["cpu_seconds"]
+        return seconds
 
     def diff_stage_environments(self) -> dict[str, dict[str, Any]]:
         """Return the differing facts of each stage's environment: versions, device, processor."""
         here = collect_training_environment(self.device)
-        facts = ((role, self.cache.facts(stage)) for role, _, stage in self.cell.named_stages)
-        differences = {role: diff_environments(fact.get(MADE_WITH, {}), here) for role, fact in facts}
-        return {role: difference for role, difference in differences.items() if difference}
+        differences = {}
+        for role, _, stage in self.cell.named_stages:
+            if difference := diff_environments(self.cache.facts(stage).get(MADE_WITH, {}), here):
+                differences[role] = difference
+        return differences
 
     def _train_stage(self, stage: Stage, inputs: dict[str, Path], out: Path) -> dict[str, Any]:
         """Train a stage into ``out``, here or in several processes; return its facts."""
@@ -212,13 +209,10 @@ class EncoderBuilder:
             for role in set(stage.spec.inputs) & self._members.keys():
                 self._members[role].finish_stages()  # so that the processes only read them
             training = self.training.for_stage(stage.spec.text)
-            facts = run_processes(
-                RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out),
-                self.cell.ranks,
-                device=self.device,
-                plugins=plugins_for_methods({self.cell.card.name, *self.cell.member_names}),
-                progress=self._forward_report,
-            )
+            work = RankWork(self.cell, self.device, training, self.cache, stage.key, inputs, out)
+            plugins = plugins_for_methods({self.cell.card.name, *self.cell.member_names})
+            progress, ranks = self._forward_report, self.cell.ranks
+            facts = run_processes(work, ranks, device=self.device, plugins=plugins, progress=progress)
         return {**facts, MADE_WITH: collect_training_environment(self.device)}
 
     def _report_news(self, **news: Any) -> None:

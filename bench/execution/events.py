@@ -73,9 +73,9 @@ def _to_json_value(value: Any) -> Any:
         return {str(name): _to_json_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_to_json_value(entry) for entry in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int) else str(value)[:_LONGEST]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float) else str(value)[:_LONGEST]
 
 
 def work_name(doing: str, name: str = "") -> str:
@@ -85,24 +85,16 @@ def work_name(doing: str, name: str = "") -> str:
 
 def count_cell_work(stages: Stages, besides: Counts) -> Counter[str]:
     """Count a cell's work in units: steps of each missing stage (name and steps by key), and ``besides``."""
-    training = {work_name(TRAINS, name): _work_units(steps) for name, steps in stages.values()}
+    # a stage of unknown steps counts as one
+    training = {work_name(TRAINS, name): steps or 1 for name, steps in stages.values()}
     return Counter({**besides, **training})
-
-
-def _work_units(steps: int) -> int:
-    return steps or 1  # a stage of unknown steps counts as one
 
 
 class CellEvents:
     """Events of one running cell. Each line holds its whole state, with the work done and left."""
 
     def __init__(
-        self,
-        file: EventFile | None,
-        stages: Stages,
-        besides: Mapping[str, int],
-        *,
-        clock: Clock = time.monotonic,
+        self, file: EventFile | None, stages: Stages, besides: Counts, *, clock: Clock = time.monotonic
     ) -> None:
         self._file, self._stages, self._todo = file, dict(stages), count_cell_work(stages, besides)
         self._clock = clock
@@ -139,13 +131,17 @@ class CellEvents:
             self._file.close(remove=remove)
 
     def _begin_phase(self, news: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the news of a phase with its work; a stage's key becomes name and steps."""
+        """Return the news of a phase with its work; add up the time of the one before, unless it failed."""
         state = {name: value for name, value in news.items() if name != "key"}
         if "key" in news:
             state["stage"], state["steps"] = self._stages.get(news["key"], ("", 0))
-        self._end_phase(news)
+        before, self._phase_begun = self._phase_begun, self._clock()
+        work, units = self._present
+        if work and news.get("state") not in FAILED:
+            known, seconds = self._took.get(work, (0, 0.0))
+            self._took[work] = known + units, round(seconds + self._phase_begun - before, 3)
         doing, what = news["doing"], state.get("stage", state.get("suite", ""))
-        work, units = work_name(doing, what), _work_units(state.get("steps", 0))
+        work, units = work_name(doing, what), state.get("steps") or 1
         if doing == WAITS:  # another process trains the stage
             self._todo.pop(work_name(TRAINS, what), None)
         elif doing in (EVALUATES, PROBES):  # all stages are trained, maybe by others
@@ -155,14 +151,6 @@ class CellEvents:
         self._present = ("", 0) if doing in (WAITS, ENDED) else (work, units)
         since = round(self._phase_begun - self._begun, 3)
         return {**state, "since": since, "later": dict(self._todo), "took": dict(self._took)}
-
-    def _end_phase(self, news: Mapping[str, Any]) -> None:
-        """Add up the time of the phase before these news, unless it failed."""
-        before, self._phase_begun = self._phase_begun, self._clock()
-        work, units = self._present
-        if work and news.get("state") not in FAILED:
-            known, seconds = self._took.get(work, (0, 0.0))
-            self._took[work] = known + units, round(seconds + self._phase_begun - before, 3)
 
     def _write_state(self, *, now: bool) -> None:
         if self._file is None:

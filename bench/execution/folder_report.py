@@ -21,32 +21,19 @@ from bench.stages import ComposedMethod, TrainedMethod
 
 Lines = Iterator[tuple[str, str]]
 _MOST = 6  # names in a line
-_LABELS = {
-    "modules": "modules",
-    "pooling": "pooling",
-    "pooling_from": "pooling from",
-    "max_length": "longest input",
-    "dim": "dim",
-    "prompt": "prompt",
-    "similarity": "similarity",
-    "batches": "batches",
-    "length_from": "length from",
-    "routes": "routes",
-    "unread": "unread",
-    "folder_dtype": "number type",
-    "unread_settings": "left out",
-    "own_code": "own code",
-}
-"""Labels of an encoder's facts, in order of display."""
+_FACTS = (
+    *("modules", "pooling", "pooling_from", "max_length", "dim", "prompt", "similarity", "batches"),
+    *("length_from", "routes", "unread", "folder_dtype", "unread_settings", "own_code"),
+)
+"""Facts of an encoder in order of display."""
+_LABELS = {"max_length": "longest input", "folder_dtype": "number type", "unread_settings": "left out"}
 
 
 def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
     """Yield (label, text) for a model folder and its encoder, if one can be built; raises InputError."""
     yield "folder", f"{folder.name}, sha256 {hash_model(folder)[:12]}"
-    yield (
-        "files",
-        ", ".join(sorted(file.relative_to(folder).as_posix() for file in list_hashed_files(folder))),
-    )
+    files = sorted(file.relative_to(folder).as_posix() for file in list_hashed_files(folder))
+    yield "files", ", ".join(files)
     if not (folder / "config.json").is_file():
         yield from _encoder_lines(encoder)
         return
@@ -69,13 +56,13 @@ def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
 
 
 def _encoder_lines(encoder: Encoder | PairScorer | None) -> Lines:
-    facts = {} if encoder is None else getattr(encoder, "facts", {})
-    for name, label in _LABELS.items():
+    facts = getattr(encoder, "facts", {})
+    for name in _FACTS:
         if name in facts:
             text = str(facts[name])
             if name == "max_length":
                 text = f"{text} tokens" if facts[name] else "any: it cuts nothing"
-            yield label, text
+            yield _LABELS.get(name, name.replace("_", " ")), text
 
 
 def _method_lines(facts: FolderFacts, *, drops: bool) -> Lines:
@@ -118,7 +105,8 @@ def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
     options = find_sufficient_options(METHODS.get(name).card, _default_options(name), lacking)
     if not options or any(find_first_lack(member, facts, drops=drops) for member in _default_members(name)):
         return name
-    return f"{name} (but {name}[{','.join(f'{key}={str(value).lower()}' for key, value in options.items())}])"
+    texts = [f"{key}={str(value).lower()}" for key, value in options.items()]
+    return f"{name} (but {name}[{','.join(texts)}])"
 
 
 def _lacks_need(facts: FolderFacts, need: Need, options: Mapping[str, OptionValue], *, drops: bool) -> bool:
@@ -130,5 +118,5 @@ def _default_options(name: str) -> dict[str, OptionValue]:
 
 
 def _join_some_names(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return ", ".join(names[:_MOST]) + rest
+    text = ", ".join(names[:_MOST])
+    return f"{text} and {len(names) - _MOST} more" if len(names) > _MOST else text

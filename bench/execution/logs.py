@@ -93,12 +93,8 @@ class _Wandb:
 
 
 CurveLog = _TensorBoard | _Wandb
-OpenLog = Callable[[Mapping[str, Any]], CurveLog]
-"""Opens a log, given the first line of a cell's events with its campaign."""
-_KINDS: Mapping[str, Callable[[Path, Mapping[str, Any]], CurveLog]] = {
-    "tensorboard": _TensorBoard,
-    "wandb": _Wandb,
-}
+OpenLog = Callable[[Path, Mapping[str, Any]], CurveLog]
+_KINDS: dict[str, OpenLog] = {"tensorboard": _TensorBoard, "wandb": _Wandb}
 
 
 class _LogWriter:
@@ -106,7 +102,7 @@ class _LogWriter:
 
     def __init__(self, name: str, results: Path, campaign: str, tell: Callable[[str], None]) -> None:
         self._name, self._campaign, self._tell = name, campaign, tell
-        self._open: OpenLog = partial(_KINDS[name], results)
+        self._open = partial(_KINDS[name], results)
         self._cells: dict[str, _CellLog] = {}
         self._failed = False
 
@@ -138,9 +134,9 @@ class _LogWriter:
 
 
 class _CellLog:
-    """A cell's events on their way to its log, which is opened for its first training step."""
+    """A cell's events on their way to its log; its first training step opens that with the first line."""
 
-    def __init__(self, tail: EventTail, open_log: OpenLog, campaign: str) -> None:
+    def __init__(self, tail: EventTail, open_log: partial[CurveLog], campaign: str) -> None:
         self._tail, self._open, self._campaign = tail, open_log, campaign
         self._about: Mapping[str, Any] | None = None
         self._log: CurveLog | None = None
@@ -172,8 +168,7 @@ class _CellLog:
         if line.get("dev_step") == step and self._is_new("dev_step", stage, step):
             news |= {name: line.get(name) for name in _OF_DEV}
             news |= zip(Collapse._fields, line.get("collapse") or (), strict=False)
-        numbers = {name: finite_number(value) for name, value in news.items()}
-        values = {name: number for name, number in numbers.items() if number is not None}
+        values = {name: n for name, value in news.items() if (n := finite_number(value)) is not None}
         if values:
             self._log = self._log or self._open(self._about or {})
             self._log.step(stage, int(step), values, finite_number(line.get("time")) or 0.0)

@@ -43,14 +43,9 @@ _SIMILARITY: Kind = ("sentence-similarity", "Semantic Similarity")
 _CLASSIFICATION: Kind = ("text-classification", "Classification")
 _RETRIEVAL: Kind = ("text-retrieval", "Retrieval")
 _OTHER = "feature-extraction"
-_OF_MTEB = {
-    "STS": _SIMILARITY[0],
-    "Summarization": _SIMILARITY[0],
-    "Classification": _CLASSIFICATION[0],
-    "PairClassification": _CLASSIFICATION[0],
-    "Retrieval": _RETRIEVAL[0],
-    "Reranking": "text-ranking",
-}
+_OF_MTEB = dict.fromkeys(("STS", "Summarization"), _SIMILARITY[0])
+_OF_MTEB |= dict.fromkeys(("Classification", "PairClassification"), _CLASSIFICATION[0])
+_OF_MTEB |= {"Retrieval": _RETRIEVAL[0], "Reranking": "text-ranking"}
 _METRICS = {"spearman": ("spearman_cosine", "Spearman Cosine"), "mrr": ("mrr", "MRR")}
 """Type and name as in the cards of sentence-transformers; other metrics use bench's name."""
 _SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
@@ -78,8 +73,9 @@ def _suite_results(job: Job, record: RunRecord, plan: Plan, *, last: bool) -> li
     suffix = "_last" if last else ""
     results = []
     for task in tasks.values():
-        mteb_task = task if isinstance(task, MtebTask) else None
-        metric = metric_name(mteb_task.score) if mteb_task else record.metric
+        mteb_task, metric = None, record.metric
+        if isinstance(task, MtebTask):
+            mteb_task, metric = task, metric_name(task.score)
         if score := scores.get((task.id, metric + suffix)):
             results.append(_build_result(score, metric, _task_kind(task), record, mteb_task))
     average = scores.get((AVERAGE, record.metric + suffix))
@@ -95,10 +91,9 @@ def _build_result(
     from huggingface_hub import EvalResult
 
     whole = score.task == AVERAGE
-    tasks = record.tasks.values() if whole else [record.tasks.get(score.task, {})]
-    name, notes = score.task, list[str]()
+    tasks, name, notes = [record.tasks.get(score.task, {})], score.task, list[str]()
     if whole:
-        name, notes = record.suite, [f"average of {score.n} tasks"]
+        tasks, name, notes = [*record.tasks.values()], record.suite, [f"average of {score.n} tasks"]
     if record.suite in _SYNTHETIC:
         notes.append("synthetic data")
     elif not all(facts.get("reference", True) for facts in tasks):
@@ -128,7 +123,7 @@ def _task_kind(task: object) -> Kind:
 
 
 def _drop_unprintable(text: str) -> str:
-    return "".join(char for char in text if char.isprintable())
+    return "".join(filter(str.isprintable, text))
 
 
 def find_finished_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
@@ -174,16 +169,15 @@ def _encoder_rows(builder: EncoderBuilder, checkpoint: str) -> list[tuple[str, s
         rows.append(("Model it starts from", f"{cell.model.name}, sha256 {cell.model.sha256}"))
     if cell.seed is not None:
         rows.append(("Seed", str(cell.seed)))
-    facts = builder.facts()
-    if "corpus" not in facts:  # no training here
+    if "corpus" not in (facts := builder.facts()):  # no training here
         return rows
     corpus, dev = facts["corpus"], facts["dev"]
     (unit,) = {"sentences", "pairs"} & corpus.keys()
     rows.append(("Training text", f"{corpus['name']}, {corpus[unit]:,} {unit}, sha256 {corpus['sha256']}"))
     rows.append(("Dev set", f"{dev['task']}, sha256 {dev['sha256']}"))
     for role, stage in facts.get("stages", {}).items():
-        text = f"{stage['steps']} steps, {stage['sentences_seen']:,} sentences, best at step "
-        text += str(stage["selected_step"])
+        text = f"{stage['steps']} steps, {stage['sentences_seen']:,} sentences"
+        text += f", best at step {stage['selected_step']}"
         if stage.get("selected_dev") is not None:
             text += f" with dev Spearman x 100 of {100 * stage['selected_dev']:.2f}"
         rows.append((f"Stage {role}", text))
@@ -195,12 +189,14 @@ def _scores_section(job: Job, record: RunRecord, metric: str) -> str:
     rows = []
     for score in record.scores:
         if (score.subset, score.metric) == (ALL, metric):
-            reference = record.tasks.get(score.task, {}).get("reference", True)
-            rows.append((score.task, f"{100 * score.value:.2f}{'' if reference else ' (other data)'}"))
+            text = f"{100 * score.value:.2f}"
+            if not record.tasks.get(score.task, {}).get("reference", True):
+                text += " (other data)"
+            rows.append((score.task, text))
     unit = "Spearman x 100 over all pairs of a task" if metric.startswith("spearman") else f"{metric} x 100"
     head = f"{unit[0].upper()}{unit[1:]}; record {record.key[:12]}.\n\n"
-    none = "" if rows else "It has none of the last checkpoint.\n"
-    return f"## Scores on {escape_all_markdown(job.suite)}\n\n{head}{none}" + _format_list(rows)
+    body = _format_list(rows) or "It has none of the last checkpoint.\n"
+    return f"## Scores on {escape_all_markdown(job.suite)}\n\n{head}{body}"
 
 
 def _format_list(rows: Sequence[tuple[str, str]]) -> str:

@@ -63,8 +63,7 @@ def _read_work(value: Any) -> Work | None:
     """Return positive units of work by name, if it is a mapping."""
     if not isinstance(value, dict):
         return None
-    units = {name: finite_number(entry) or 0.0 for name, entry in value.items()}
-    return {name: n for name, n in units.items() if n > 0}
+    return {name: units for name, entry in value.items() if (units := finite_number(entry) or 0.0) > 0}
 
 
 def finite_number(value: Any) -> float | None:
@@ -132,9 +131,7 @@ class CellStatus:
     def _phase_eta(self, paces: Paces) -> Eta:
         known = paces.get((self.method, self._work_name()))
         if self.doing == events.TRAINS:
-            pace, steps = known, self._read_number("steps")
-            if pace is None:
-                pace = self._measured_pace()
+            pace, steps = self._measured_pace() if known is None else known, self._read_number("steps")
             if pace is None or not steps:
                 return UNKNOWN_ETA
             return Eta(max(0.0, (steps - self._read_number("step")) * pace - self.age), known is not None)
@@ -163,12 +160,9 @@ class CellStatus:
             eta = f"no news for {format_duration(self.age)}, ?"
         else:
             eta = str(self.estimate_eta(paces))
-        step, steps = self._read_number("step"), self._read_number("steps")
-        trained = (
-            f"{_format_count(step)} of {_format_count(steps)}"
-            if self.doing == events.TRAINS and steps
-            else ""
-        )
+        trained = ""
+        if self.doing == events.TRAINS and (steps := self._read_number("steps")):
+            trained = f"{_format_count(self._read_number('step'))} of {_format_count(steps)}"
         number = "" if seed is None else _format_count(seed).replace(",", "")
         percent = None if dev is None else 100 * dev
         values = ((loss, ".4g"), (percent, ".4g"), (speed, ".3g"))
@@ -188,13 +182,8 @@ class CellStatus:
         if self.doing == events.WAITS:
             what = f"stage {stage} of " if "stage" in self.news else ""
             return f"waits for {what}another process"
-        activities = {
-            events.LOADS: "starts",
-            events.TRAINS: stage,
-            events.EVALUATES: f"evaluates {suite}",
-            events.PROBES: "probes",
-        }
-        return activities.get(self.doing, "?")
+        activities = {events.LOADS: "starts", events.TRAINS: stage, events.PROBES: "probes"}
+        return activities.get(self.doing, f"evaluates {suite}" if self.doing == events.EVALUATES else "?")
 
 
 @dataclass
@@ -247,11 +236,12 @@ class RunMonitor:
 
     def estimate_eta(self) -> Eta:
         """Estimate the time until the run ends."""
-        running = [cell for cell in self.cells if cell.runs]
-        of_cells = [cell.estimate_eta(self.paces) for cell in running]
-        to_come = (estimate_eta(name, work, self.paces) for name, work in self._unstarted_work(running))
-        total = sum([*of_cells, *to_come], Eta())
-        longest = max((eta.seconds for eta in of_cells), default=0.0)
+        running, total, longest = [cell for cell in self.cells if cell.runs], Eta(), 0.0
+        for cell in running:
+            eta = cell.estimate_eta(self.paces)
+            total, longest = total + eta, max(longest, eta.seconds)
+        for method, work in self._unstarted_work(running):
+            total += estimate_eta(method, work, self.paces)
         return Eta(max(longest, total.seconds / max(1, len(running))), total.whole)
 
     def _unstarted_work(self, running: Sequence[CellStatus]) -> Iterator[tuple[str, Work | None]]:
@@ -268,10 +258,10 @@ class RunMonitor:
 
     def summary(self) -> str:
         """Return the state of the whole run in one line."""
-        failed = sum(cell.news.get("state") in events.FAILED for cell in self.ended.values())
         planned = max(sum(self.planned.values()), len(self.ended))
         done = f"{len(self.ended)} of {_format_count(planned)} cells done"
-        done += f", {failed} failed" if failed else ""
+        if failed := sum(cell.news.get("state") in events.FAILED for cell in self.ended.values()):
+            done += f", {failed} failed"
         if not self.alive:
             return f"{done}; stopped: its process is gone"
         return f"{done}, {self.estimate_eta()} left"
@@ -290,11 +280,9 @@ def find_run_folders(results: Path, campaign: str | None = None) -> Iterator[Pat
     roots = _list_entries(results) if campaign is None else [results / campaign]
     for root in roots:
         if campaign is not None or not root.name.startswith("."):
-            yield from (
-                path
-                for path in _list_entries(root / events.FOLDER)
-                if (path / f"{events.RUN}{events.SUFFIX}").is_file()
-            )
+            for path in _list_entries(root / events.FOLDER):
+                if (path / f"{events.RUN}{events.SUFFIX}").is_file():
+                    yield path
 
 
 def _list_entries(folder: Path) -> list[Path]:

@@ -33,36 +33,35 @@ def find_repeating_job(plan: Plan, record: RunRecord) -> Job:
 
 
 def compare_notes(record: RunRecord, plan: Plan, job: Job) -> Iterator[str]:
-    """Yield differences in notes and in the use of labels between a record and a job of the same key.
-
-    The names of the row, the model and the texts are taken from the record: the key covers everything else.
-    """
+    """Yield differences in notes and in the use of labels between a record and a job of the same key."""
+    # The names of the row, the model and the texts are taken from the record: the key covers everything else.
     cell, training = job.cell, plan.training
     model = cell.model and replace(cell.model, name=(record.backbone or {}).get("name", cell.model.name))
     renamed = replace(cell, method=record.method, model=model)
     if training:
         blocks = (record.training.get("corpus"), *_stage_texts(record).values())
         names = {block["sha256"]: block["name"] for block in blocks if block and "name" in block}
-        texts = {
-            key: replace(text, name=names.get(text.sha256, text.name)) for key, text in training.texts.items()
-        }
+        texts = dict(training.texts)
+        for key, text in texts.items():
+            texts[key] = replace(text, name=names.get(text.sha256, text.name))
         training = replace(training, texts=texts)
     source, tasks = job.source or job.suite, plan.suites[job.suite]
     repeated = make_job(renamed, source, tasks, plan.spec, training).record
     if is_supervised(record) != is_supervised(repeated):
-        verb = ("says", "doesn't") if is_supervised(record) else ("doesn't say", "did")
-        yield f"it {verb[0]} that it learned from labels, and it {verb[1]}"
-    of_texts = training.notes(cell.texts) if training else ()
-    for text in repeated.notes:
-        if text not in (*record.notes, *of_texts):
-            yield f"it lacks the note '{text}'"
-    # the repetition's copy of these texts may be the pinned one
-    known = [text.name for text in training.texts.values()] if training else []
-    pinned = map(unpinned_note, {WIKI1M, NLI}.intersection(known))
-    accepted = {*repeated.notes, *pinned}
-    for text in record.notes:
-        if text not in accepted:
-            yield f"its run has no note '{text}'"
+        verbs = ("says", "doesn't") if is_supervised(record) else ("doesn't say", "did")
+        yield f"it {verbs[0]} that it learned from labels, and it {verbs[1]}"
+    accepted, present = set(repeated.notes), set(record.notes)
+    if training:
+        present.update(training.notes(cell.texts))
+        # the repetition's copy of these texts may be the pinned one
+        known = {text.name for text in training.texts.values()}
+        accepted.update(map(unpinned_note, {WIKI1M, NLI} & known))
+    for note in repeated.notes:
+        if note not in present:
+            yield f"it lacks the note '{note}'"
+    for note in record.notes:
+        if note not in accepted:
+            yield f"its run has no note '{note}'"
 
 
 def _stage_texts(record: RunRecord) -> dict[str, Any]:
@@ -118,23 +117,20 @@ def rerun_record(
     pairs: Path | None = None,
     text_column: str | None = None,
 ) -> tuple[list[RerunDifference], RunRecord]:
-    """Repeat a record's cell with its training in a temporary folder; return differences and the new record.
-
-    Arguments name what the profile lacks. Raises NotComparableError where data, weights, options, code,
-    notes or labels differ; InputError; DataError for a refused value; CellFailedError if it fails.
-    """
+    """Repeat a record's cell and training in a temporary folder; return differences and the new record."""
+    # Arguments name what the profile lacks. Raises NotComparableError where data, weights, options, code,
+    # notes or labels differ; InputError; DataError for a refused value; CellFailedError if it fails.
     if record.status != "ok":
         raise InputError(f"the record failed ({record.reason}), so there is nothing to compare")
     with tempfile.TemporaryDirectory() as folder:
         spec = build_rerun_spec(record, data, model, corpus, copies, Path(folder))
         plan = make_plan(replace(spec, pairs=pairs, text_column=text_column))
         job = find_repeating_job(plan, record)
-        if why := fingerprint.explain_differences(record, job.record) or "; ".join(
-            compare_notes(record, plan, job)
-        ):
-            raise NotComparableError(
-                f"this is not the record's specification any more ({why})", where=record.method
-            )
+        why = fingerprint.explain_differences(record, job.record)
+        why = why or "; ".join(compare_notes(record, plan, job))
+        if why:
+            what = f"this is not the record's specification any more ({why})"
+            raise NotComparableError(what, where=record.method)
         (outcome,) = run_plan(replace(plan, jobs=(job,)), on_outcome=lambda _: None)
         if outcome.record is None or outcome.record.status != "ok":
             reason = outcome.record.reason if outcome.record else "no record"
@@ -150,12 +146,14 @@ def compare_repetition(then: RunRecord, now: RunRecord) -> list[RerunDifference]
         values["scores"].append(scores)
     if not fingerprint.machine_warnings([then], [now]):
         if then.predictions and now.predictions:
-            hashes = (str(predictions["sha256"]) for predictions in (then.predictions, now.predictions))
-            values["predictions"] = [{"predictions": sha256} for sha256 in hashes]
+            hashes = then.predictions["sha256"], now.predictions["sha256"]
+            values["predictions"] = [{"predictions": str(sha256)} for sha256 in hashes]
         values["training"] = []
         for stages in comparable_measurements(then, now):
-            facts = ((role, fact) for role, stage in stages.items() for fact in stage.items())
-            values["training"].append({f"{role} {name}": value for role, (name, value) in facts})
+            facts: dict[str, Any] = {}
+            for role, stage in stages.items():
+                facts |= {f"{role} {name}": value for name, value in stage.items()}
+            values["training"].append(facts)
     differences = []
     for of, (old, new) in values.items():
         for name in dict.fromkeys([*old, *new]):
@@ -227,12 +225,10 @@ def _check_files(record: RunRecord, profile: str, corpus: Path | None, copies: C
     shipped = profiles.load_shipped_profile(profile)
     brought = corpus is None and (uses_world(shipped) or "copies" in shipped.corpus)
     if given and not copies and not brought:
-        raise InputError(
-            f"the record's stages learned from copies of the training text "
-            f"({', '.join(f'{role}: {name}' for role, name in given.items())})",
-            where=record.method,
-            expected="--copy NAME=FILE, as given to its bench run",
-        )
+        names = ", ".join(f"{role}: {name}" for role, name in given.items())
+        what = f"the record's stages learned from copies of the training text ({names})"
+        expected = "--copy NAME=FILE, as given to its bench run"
+        raise InputError(what, where=record.method, expected=expected)
 
 
 def _check_plugins(record: RunRecord) -> None:
@@ -254,11 +250,14 @@ def _check_plugins(record: RunRecord) -> None:
 def parse_record_members(record: RunRecord) -> list[tuple[MethodRequest, dict[str, Any]]]:
     """Return the methods that a record's method builds on, at any depth, each with its block."""
     members = []
-    for block in _walk_member_blocks(record.training.get("members", {})):
-        text = block["method"]
-        requests = parse_methods(text, recorded=True)
+    waiting = list(record.training.get("members", {}).values())
+    while waiting:
+        block = waiting.pop(0)
+        waiting[:0] = block.get("members", {}).values()
+        requests = parse_methods(block["method"], recorded=True)
         if len(requests) > 1:
-            raise DataError(f"it builds on '{text}', which is not one method", where=record.method)
+            what = f"it builds on '{block['method']}', which is not one method"
+            raise DataError(what, where=record.method)
         members.append((requests[0], block))
     return members
 
@@ -271,9 +270,3 @@ def _member_overrides(record: RunRecord) -> tuple[Override, ...]:
             values.setdefault((request.name, option), set()).add(value)
     unique = {name: options.pop() for name, options in values.items() if len(options) == 1}
     return tuple(parse_override(f"{name}.{option}={value}") for (name, option), value in unique.items())
-
-
-def _walk_member_blocks(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for member in members.values():
-        yield member
-        yield from _walk_member_blocks(member.get("members", {}))

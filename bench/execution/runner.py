@@ -76,11 +76,9 @@ def check_pending_cells(plan: Plan) -> None:
         scorers = sorted({job.cell.method for job in pending if job.suite == label and _lacks_vectors(job)})
         if measure.needs_vectors and scorers:
             verbs = ("compares", "has", "it") if len(scorers) == 1 else ("compare", "have", "them")
-            raise InputError(
-                f"{' and '.join(scorers)} {verbs[0]} pairs and {verbs[1]} no vectors, which this suite needs",
-                where=f"--suite {name}",
-                hint=f"leave {verbs[2]} out of --methods",
-            )
+            names = " and ".join(scorers)
+            what = f"{names} {verbs[0]} pairs and {verbs[1]} no vectors, which this suite needs"
+            raise InputError(what, where=f"--suite {name}", hint=f"leave {verbs[2]} out of --methods")
         if plan.spec.executor == "local":  # on a cluster, the nodes' caches count
             measure.check(plan.suites[label])
 
@@ -106,12 +104,10 @@ def count_fitting_cells(seconds: Sequence[float], workers: int, end: float) -> i
 
 
 class Deadline:
-    """Decides for each cell whether it begins before ``end`` of ``clock``, and keeps the others in ``left``.
+    """Decides for each cell whether it begins before ``end`` of ``clock``; keeps the others in ``left``."""
 
-    A cell needs as long as the longest of its kind in this run: same method, same suites, same unfinished
-    stages. The first of a kind needs the estimated seconds, 0 where they are unknown.
-    """
-
+    # A cell needs as long as the longest of its kind in this run: same method, same suites, same unfinished
+    # stages. The first of a kind needs the estimated seconds, 0 where they are unknown.
     def __init__(
         self,
         plan: Plan,
@@ -159,11 +155,9 @@ def run_plan(
     watch: Callable[[Path], AbstractContextManager[object]] | None = None,
     deadline: Deadline | None = None,
 ) -> list[Outcome]:
-    """Run every pending job, and add the requested probes, to existing records too; return all outcomes.
-
-    ``on_outcome`` is called for every job as soon as its record is on disk. ``watch`` gets the folder of the
-    run's events. Unless there is a deadline, it waits for cells of other processes at the end.
-    """
+    """Run every pending job, and add the requested probes, to existing records too; return all outcomes."""
+    # ``on_outcome`` is called for every job as soon as its record is on disk. ``watch`` gets the folder of
+    # the run's events. Unless there is a deadline, it waits for cells of other processes at the end.
     tasks = _build_cell_tasks(plan)
     if tasks:  # otherwise nothing is written, and the folder may be read-only
         plan.store.prepare()
@@ -205,9 +199,8 @@ def run_plan(
 
 def find_pending_jobs(plan: Plan) -> list[Job]:
     """Return jobs that have to run, and finished ones whose records lack probes."""
-    places = {job.place for job in plan.pending()}
-    if plan.spec.probes:
-        places |= {job.place for job in find_unprobed_jobs(plan)}
+    unprobed = find_unprobed_jobs(plan) if plan.spec.probes else []
+    places = {job.place for job in (*plan.pending(), *unprobed)}
     return [job for job in plan.jobs if job.place in places]
 
 
@@ -234,9 +227,8 @@ def _count_method_work(plan: Plan, tasks: Iterable[CellTask]) -> dict[str, Count
         missing = task.find_missing_stages(finished)
         stages = {key: stage for key, stage in missing.items() if key not in seen}
         seen |= stages.keys()
-        work.setdefault(task.jobs[0].cell.method, Counter()).update(
-            events.count_cell_work(stages, task.besides)
-        )
+        of_method = work.setdefault(task.jobs[0].cell.method, Counter())
+        of_method.update(events.count_cell_work(stages, task.besides))
     return work
 
 

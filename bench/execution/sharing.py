@@ -35,10 +35,8 @@ class ModelSize:
 
 
 def activation_bytes(size: ModelSize, length: int) -> int:
-    """Bytes of activations per token in float32: 68 per layer and unit, 10 per layer, head and position.
-
-    Twice Korthikanti et al. (2022), who count 34 and 5 for 16 bits.
-    """
+    """Bytes of activations per token in float32: 68 per layer and unit, 10 per layer, head and position."""
+    # Twice Korthikanti et al. (2022), who count 34 and 5 for 16 bits.
     return size.layers * (68 * size.hidden + 10 * size.heads * length)
 
 
@@ -48,10 +46,8 @@ def encoding_bytes(size: ModelSize) -> int:
 
 
 def estimate_gpu_bytes(size: ModelSize, frozen: int, batch: int, length: int) -> int:
-    """Estimate a cell's bytes on a GPU; torch keeps the memory of the training during evaluation.
-
-    ``frozen`` counts parameters, ``batch`` sentences (0: evaluation only), ``length`` tokens.
-    """
+    """Estimate a cell's bytes on a GPU; torch keeps the memory of the training during evaluation."""
+    # ``frozen`` counts parameters, ``batch`` sentences (0: evaluation only), ``length`` tokens.
     if not batch:
         weights = FROZEN * (size.parameters + frozen) + TOWERS * FROZEN * size.parameters
         return CONTEXT + weights + encoding_bytes(size)
@@ -66,10 +62,8 @@ def count_parallel_cells(free: int, need: int, cores: int, cells: int) -> int:
 
 
 def choose_cells_per_gpu(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> int:
-    """Return how many of a plan's ``cells`` share a CUDA GPU, by the plan's largest cell.
-
-    1 without a CUDA GPU, or where a cell takes several. ``free`` returns the free bytes; default asks torch.
-    """
+    """Return how many of a plan's ``cells`` share a CUDA GPU, by the plan's largest cell."""
+    # 1 without a CUDA GPU, or where a cell takes several. free returns the free bytes; default asks torch.
     spec = plan.spec
     if spec.device != "cuda" or spec.ranks > 1:
         return 1
@@ -86,12 +80,11 @@ def estimate_cell_bytes(cell: Cell) -> int:
     if not sizes:
         return CONTEXT
     size, *others = sorted(sizes, key=lambda s: -s.parameters)
-    configs = [dict(stage.spec.config) for stage in cell.all_stages]
-    frozen = sum(other.parameters for other in others)
-    stages = [
-        estimate_gpu_bytes(size, frozen, int(config["batch_size"]), int(config.get("max_length", 64)))
-        for config in configs
-    ]
+    frozen, stages = sum(other.parameters for other in others), list[int]()
+    for stage in cell.all_stages:
+        config = dict(stage.spec.config)
+        batch, length = int(config["batch_size"]), int(config.get("max_length", 64))
+        stages.append(estimate_gpu_bytes(size, frozen, batch, length))
     return max(stages, default=estimate_gpu_bytes(size, frozen, 0, 0))
 
 

@@ -46,10 +46,8 @@ class StageCache:
 
     @contextmanager
     def making(self, stage: Stage, *, wait: bool = True) -> Iterator[StageWork | None]:
-        """Hold a stage's lock while it is trained; store the result when the block ends.
-
-        Yields None for a finished stage, and for a locked one if ``wait`` is off. Raises StorageError.
-        """
+        """Hold a stage's lock while it is trained; store the result when the block ends."""
+        # Yields None for a finished stage, and for a locked one if ``wait`` is off. Raises StorageError.
         if self.find(stage) is not None:
             yield None  # also from a read-only cache
             return

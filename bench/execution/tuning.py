@@ -26,29 +26,19 @@ from bench.registry import METHODS
 MAX_VALUES = 6
 Report = Callable[[float, float | str], None]
 REPORTED_SEEDS = range(1, 11)
-_FLAGS = {
-    "backbone": "--backbone",
-    "corpus": "--corpus",
-    "text_column": "--text-column",
-    "pairs": "--pairs",
-    "dev": "--dev",
-    "world_seed": "--world-seed",
-    "device": "--device",
-    "ranks": "--ranks",
-    "train_precision": "--train-precision",
-    "compiled": "--compile",
-}
-"""Fields of a specification that change a training, with their options."""
+_TRAINING = (
+    *("backbone", "corpus", "text_column", "pairs", "dev", "world_seed"),
+    *("device", "ranks", "train_precision", "compiled"),
+)
+"""Fields of a specification that change a training, called like their options but for ``--compile``."""
 
 
 def tune_option(
     spec: RunSpec, option: str, values: Sequence[str], report: Report, first: Sequence[str] = ()
 ) -> str:
-    """Train once for every value, choose by the dev score, and return the lines for the profile.
-
-    ``report`` gets each value with its score, or the reason of its failure. After the ``first`` values the
-    neighbours of the best are tried. Raises InputError, or CellFailedError if every value failed.
-    """
+    """Train once for every value, choose by the dev score, and return the lines for the profile."""
+    # ``report`` gets each value with its score, or the reason of its failure. After the ``first`` values the
+    # neighbours of the best are tried. Raises InputError, or CellFailedError if every value failed.
     numbers, begin = _parse_grid(spec, values, first)
     (request,) = spec.methods
     _check_option_unset(spec, option)
@@ -64,11 +54,13 @@ def tune_option(
             outcomes[numbers[index]] = outcome
             report(numbers[index], outcome)
         scores = {v: score for v in numbers if isinstance(score := outcomes.get(v), float)}
-        beside = _find_neighbours(max(scores, key=scores.__getitem__), numbers) if scores else numbers
+        beside = list(numbers)
+        if scores:
+            chosen, order = max(scores, key=scores.__getitem__), sorted(numbers)
+            beside = order[max(0, order.index(chosen) - 1) : order.index(chosen) + 2]
         waiting = [numbers.index(value) for value in beside if value not in outcomes]
     if not scores:
         raise CellFailedError("every value failed", where=request.name)
-    chosen = max(scores, key=scores.__getitem__)
     rows = [f"[{value!r}, {score:.4f}]" for value, score in scores.items()]
     failed = [f"# failed: {value!r}\n" for value in numbers if isinstance(outcomes.get(value), str)]
     command = _build_command(spec, option, numbers, begin if first else [])
@@ -99,15 +91,21 @@ def _build_command(spec: RunSpec, option: str, numbers: Sequence[float], begin: 
     """Return the words of the command that repeats this choice."""
     words = ["bench", "tune", spec.methods[0].text, "--profile", spec.profile, "--option", option]
     words += ["--values", ",".join(map(repr, numbers))]
-    words += ["--first", ",".join(map(repr, begin))] if begin else []
+    if begin:
+        words += ["--first", ",".join(map(repr, begin))]
     words += ["--seed", str(spec.seeds[0])]
-    words += [word for override in spec.overrides for word in ("--set", override.text)]
-    words += [word for name, file in spec.copies for word in ("--copy", f"{name}={file}")]
-    words += ["--accept-data"] if spec.accept_data else []
-    for name, flag in _FLAGS.items():
+    for override in spec.overrides:
+        words += ["--set", override.text]
+    for name, file in spec.copies:
+        words += ["--copy", f"{name}={file}"]
+    if spec.accept_data:
+        words.append("--accept-data")
+    for name in _TRAINING:
         if (value := getattr(spec, name)) != getattr(RunSpec, name):
-            words += [flag, str(value)]
-    return words + [word for plugin in spec.plugins for word in ("--plugin", plugin.path or plugin.name)]
+            words += ["--compile" if name == "compiled" else f"--{name.replace('_', '-')}", str(value)]
+    for plugin in spec.plugins:
+        words += ["--plugin", plugin.path or plugin.name]
+    return words
 
 
 def _check_option_unset(spec: RunSpec, option: str) -> None:
@@ -157,26 +155,17 @@ def _parse_grid(
     spec: RunSpec, values: Sequence[str], first: Sequence[str]
 ) -> tuple[list[float], list[float]]:
     """Return the numbers to choose from, and those to begin with; raises InputError."""
-    numbers = [_parse_number(text) for text in values]
+    numbers = list(map(_parse_number, values))
     if len(numbers) > MAX_VALUES or len(set(numbers)) < len(numbers):
-        raise InputError(
-            f"{len(numbers)} values", where="--values", expected=f"at most {MAX_VALUES}, each once"
-        )
+        what, expected = f"{len(numbers)} values", f"at most {MAX_VALUES}, each once"
+        raise InputError(what, where="--values", expected=expected)
     if spec.seeds[0] in REPORTED_SEEDS:
-        raise InputError(
-            f"seed {spec.seeds[0]} is one of those that are reported", where="--seed", expected="another one"
-        )
-    begin = [_parse_number(text) for text in first] or numbers
+        what = f"seed {spec.seeds[0]} is one of those that are reported"
+        raise InputError(what, where="--seed", expected="another one")
+    begin = list(map(_parse_number, first)) or numbers
     if other := [value for value in begin if value not in numbers]:
         raise InputError(f"{other[0]:g} is none of --values", where="--first", expected="some of them")
     return numbers, begin
-
-
-def _find_neighbours(value: float, numbers: Sequence[float]) -> list[float]:
-    """Return the next smaller and the next larger number, where they exist."""
-    order = sorted(numbers)
-    at = order.index(value)
-    return order[max(0, at - 1) : at] + order[at + 1 : at + 2]
 
 
 def _parse_number(text: str) -> float:
@@ -184,6 +173,5 @@ def _parse_number(text: str) -> float:
     try:
         return int(text) if text.strip().isdecimal() else float(text)
     except ValueError:
-        raise InputError(
-            f"'{text}' is not a number", where="--values", expected="numbers such as 1e-5,3e-5"
-        ) from None
+        expected = "numbers such as 1e-5,3e-5"
+        raise InputError(f"'{text}' is not a number", where="--values", expected=expected) from None

@@ -32,10 +32,8 @@ _VERSION = 1  # to raise with a change of the weights that a recipe makes
 
 
 def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
-    """Find a profile's backbone; one that is still to be made, from ``data``, lacks a hash.
-
-    Raises InputError if it is missing, DataError if the folder in its place was made otherwise.
-    """
+    """Find a profile's backbone; one that is still to be made, from ``data``, lacks a hash."""
+    # Raises InputError if it is missing, DataError if the folder in its place was made otherwise.
     where, own = f"profile {profile.name}", profile.backbone
     reference = profiles.backbone_reference(profile)
     if not profiles.makes_backbone(profile):
@@ -44,7 +42,9 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
     recipe = _recipe_hash(settings, _SEED, own["from"], own["text"])
     path = Path(reference or backbone_cache_folder() / f"{own['name']}-{recipe[:12]}")
     words = ["pretrain", "--profile", own["profile"], "--steps", str(own["steps"])]
-    words += ["--seed", str(_SEED), "--threads", str(THREADS), *(["--data", str(data)] if data else [])]
+    words += ["--seed", str(_SEED), "--threads", str(THREADS)]
+    if data:
+        words += ["--data", str(data)]
     sha256 = ""
     if path.exists():
         check_backbone_recipe(path, recipe)
@@ -87,9 +87,8 @@ def check_backbone_recipe(path: Path, recipe: str) -> None:
     """Raise DataError unless the training facts in a folder match the recipe."""
     try:
         facts = json.loads((path / model_folder.PRETRAINING).read_text(encoding="utf-8"))
-        made = _recipe_hash(
-            facts["settings"], facts["seed"], facts["backbone"]["sha256"], facts["text"]["sha256"]
-        )
+        model, text = facts["backbone"]["sha256"], facts["text"]["sha256"]
+        made = _recipe_hash(facts["settings"], facts["seed"], model, text)
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = f"{model_folder.PRETRAINING} does not say how this model was made"
         raise DataError(what, where=path.name, hint=f"remove {path}") from error
@@ -100,10 +99,8 @@ def check_backbone_recipe(path: Path, recipe: str) -> None:
 
 
 def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) -> str:
-    numbers = {name: float(value) for name, value in settings.items()}
-    return hash_canonical_json(
-        {"version": _VERSION, "settings": numbers, "seed": seed, "from": model, "text": text}
-    )
+    facts = {"version": _VERSION, "seed": seed, "from": model, "text": text}
+    return hash_canonical_json(facts | {"settings": {name: float(n) for name, n in settings.items()}})
 
 
 _TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))  # needs of every training of a transformer
@@ -142,12 +139,10 @@ def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
         sentences = training.texts[stage.spec.text].sentences
         long = next((n for n, text in enumerate(sentences, 1) if len(text.split()) + 2 > most), None)
         if long is not None:
-            raise InputError(
-                f"{cell.describe()} trains on up to {length} tokens of a sentence, {owner.model.name} has "
-                f"positions for {most}, and sentence {long} of the text is longer",
-                where="--backbone",
-                hint=f"give max_length={most}, such as --set {cell.card.name}.max_length={most}",
-            )
+            what = f"{cell.describe()} trains on up to {length} tokens of a sentence, {owner.model.name} has "
+            what += f"positions for {most}, and sentence {long} of the text is longer"
+            hint = f"give max_length={most}, such as --set {cell.card.name}.max_length={most}"
+            raise InputError(what, where="--backbone", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -227,16 +222,12 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         options = dict.fromkeys(filter(None, map(_suggest_options, refused)))
         expected = " or ".join(["another model", *options])
         hint = f"bench show hf:{model.path} lists the methods that can train on it"
-    kind = _read_folder_facts(model).kind
-    name += f" ({kind})" if kind else ""
+    if kind := _read_folder_facts(model).kind:
+        name += f" ({kind})"
     through = "" if part is cell else f", by its {part.card.name},"
     others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])
-    return InputError(
-        f"{cell.describe()}{through} needs {NEEDS[need.what]}, which {name} hasn't got{others}",
-        where=where,
-        expected=expected,
-        hint=hint,
-    )
+    what = f"{cell.describe()}{through} needs {NEEDS[need.what]}, which {name} hasn't got{others}"
+    return InputError(what, where=where, expected=expected, hint=hint)
 
 
 def _suggest_options(missing: Sequence[MissingNeed]) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -58,10 +59,8 @@ def _path_hint(before: MethodRequest, request: MethodRequest) -> str | None:
 
 
 def add_members(cell: Cell, make: Callable[[MethodRequest], list[Cell]], above: tuple[str, ...] = ()) -> Cell:
-    """Return the cell with the cells, of the same seed, of the methods that it builds on.
-
-    ``above`` are names of the methods that build on this one; InputError is raised for a method among them.
-    """
+    """Return the cell with the cells, of the same seed, of the methods that it builds on."""
+    # ``above`` are names of the methods that build on this one; InputError is raised for a method among them.
     method = METHODS.get(cell.card.name)
     if not isinstance(method, ComposedMethod):
         return cell
@@ -91,8 +90,7 @@ def _replace_member_paths(cell: Cell, named: Mapping[str, Cell]) -> Cell:
             for name, value in cell.options:
                 if isinstance(value, str):
                     options[name] = value.replace(text, row)
-            method = cell.method.replace(text, row)
-            cell = replace(cell, method=method, options=tuple(options.items()))
+            cell = replace(cell, method=cell.method.replace(text, row), options=tuple(options.items()))
     return cell
 
 
@@ -114,11 +112,9 @@ def check_duplicate_names(requested: Iterable[Sequence[Cell]]) -> None:
     names = Counter[str]()
     for cells in requested:
         names.update({cell.method for cell in cells})
-    for method, count in names.items():
-        if count > 1:
-            what = f"'{method}' is asked for twice"
-            hint = "give one of them another name: NAME=METHOD"
-            raise InputError(what, where="--methods", expected="each name once", hint=hint)
+    for method in (method for method, count in names.items() if count > 1):
+        what, hint = f"'{method}' is asked for twice", "give one of them another name: NAME=METHOD"
+        raise InputError(what, where="--methods", expected="each name once", hint=hint)
 
 
 def make_cells(
@@ -132,11 +128,9 @@ def make_cells(
     find: FindModel = lambda load: load(),
     matching: tuple[str, ...] = (),
 ) -> list[Cell]:
-    """Return the request's cells, one per seed; raises InputError for a wrong option, model or ``match``.
-
-    ``label`` is the profile's name in results, ``corpus_size`` the sentences of the training text or 0.
-    Cells lack models that ``find`` misses. ``matching`` are methods whose length is computed.
-    """
+    """Return the request's cells, one per seed; raises InputError for a wrong option, model or ``match``."""
+    # ``label`` is the profile's name in results, ``corpus_size`` the sentences of the training text or 0.
+    # Cells lack models that ``find`` misses. ``matching`` are methods whose length is computed.
     path, short = method_ids.split_argument(request, card)
     given = collect_user_options(request, card, spec, short)
     base = profile_options(card, profile, given)
@@ -153,8 +147,7 @@ def make_cells(
         other = make_bare_cell(MethodRequest(match, match), spec, profile, corpus_size, (*matching, match))
         length = compute_matching_length(match, other, options, corpus_size)
         options |= {name: value for name, value in length.items() if name not in given}
-    noted = profile.note and card.needs_backbone and spec.backbone is None
-    notes = (profile.note,) if noted else ()
+    notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
     sorted_options = tuple(sorted(options.items()))
     cell = Cell(label, identity, card, sorted_options, model, None, notes=notes, auxiliaries=auxiliaries)
     if card.deterministic:
@@ -192,10 +185,8 @@ def make_bare_cell(
 def collect_user_options(
     request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
-    """Return options of the user: after a colon, in brackets, by ``--set`` (the last wins).
-
-    Raises InputError, also for a ``--set`` that contradicts the method's own text, which names the row.
-    """
+    """Return options of the user: after a colon, in brackets, by ``--set`` (the last wins)."""
+    # Raises InputError, also for a --set that contradicts the method's own text, which names the row.
     where = f"--methods {request.text}"
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
@@ -209,9 +200,8 @@ def collect_user_options(
             raise
         of_text[name] = option.parse(text, where)
     given = dict(of_text)
-    of_method = [override for override in spec.overrides if override.method == card.name]
-    of_row = [override for override in spec.overrides if override.method == request.alias]
-    for override in (*of_method, *of_row):
+    rows = product((card.name, request.alias), spec.overrides)  # the row's own come last and win
+    for override in (override for name, override in rows if override.method == name):
         place = f"--set {override.text}"
         name = _override_option(override, card, place)
         value = card.option(name, place).parse(override.value, place)
@@ -249,9 +239,10 @@ def _method_id(
     if request.alias:
         return request.alias
     stem = card.name
-    if model and (card.takes_path or card.named_rows):
-        stem = model_stem(model.name, model.sha256) if card.takes_path else stem
-        stem = f"{card.name}-{stem}" if card.named_rows else stem
+    if model and card.takes_path:
+        stem = model_stem(model.name, model.sha256)
+    if model and card.named_rows:
+        stem = f"{card.name}-{stem}"
     texts = {name: f"{name}={method_ids.quote_value(str(value))}" for name, value in changed.items()}
     if short and card.takes_methods:
         stem = f"{stem}:{short[1]}"
@@ -327,21 +318,18 @@ def flatten_table(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
     """Raise InputError for an override of methods other than rows, their members and their ``match``."""
-    known = {name for request in spec.methods for name in (request.name, request.alias) if name}
-    known |= {name for cell in cells for name in cell.member_names}
-    options = [option for request in spec.methods for option in request.options]
-    options += [(override.option, override.value) for override in spec.overrides]
+    known = set[str]().union(*(cell.member_names for cell in cells))
+    options = [(override.option, override.value) for override in spec.overrides]
+    for request in spec.methods:
+        known |= {request.name, request.alias or request.name}
+        options += request.options
     for match in {value for name, value in options if name == "match" and value}:
         other = make_bare_cell(MethodRequest(match, match), spec, profiles.load_profile(spec.profile), 0)
         known |= {match, *other.member_names}
     for override in spec.overrides:
         if override.method not in known:
-            raise not_one_of(
-                f"no method '{override.method}' in --methods",
-                override.method,
-                sorted(known),
-                where=f"--set {override.text}",
-            )
+            what, where = f"no method '{override.method}' in --methods", f"--set {override.text}"
+            raise not_one_of(what, override.method, sorted(known), where=where)
 
 
 def check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
@@ -361,8 +349,8 @@ def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData |
     for cell in cells:
         for role, _, stage in cell.named_stages:
             size = dict(stage.spec.config).get("batch_size")
-            text = training.texts[stage.spec.text] if training else None
-            if text is not None and isinstance(size, int) and len(text.sentences) < size:
+            text = training and training.texts[stage.spec.text]
+            if text and isinstance(size, int) and len(text.sentences) < size:
                 name = cell.method if role == cell.card.name else f"{cell.method} ({role})"
                 unit = "pair" if text.partners else "sentence"
                 short.setdefault((unit, len(text.sentences), size), {})[name] = None
@@ -370,15 +358,13 @@ def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData |
         return
     faults = []
     for (unit, count, size), names in short.items():
-        rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-        faults.append(
-            f"the training text has {count:,} {unit}{'s' * (count != 1)}, less than a batch of "
-            f"{size:,} of {', '.join(list(names)[:_MOST])}{rest}"
-        )
+        methods = ", ".join(list(names)[:_MOST])
+        if len(names) > _MOST:
+            methods += f" and {len(names) - _MOST} more"
+        has = f"the training text has {count:,} {unit}{'s' * (count != 1)}"
+        faults.append(f"{has}, less than a batch of {size:,} of {methods}")
     unit, most, _ = min(short, key=lambda key: key[1])
     option, given = ("--pairs", spec.pairs) if unit == "pair" else ("--corpus", spec.corpus)
-    raise InputError(
-        "; ".join(faults),
-        where=f"{option} {given}" if given else f"profile {spec.profile}",
-        hint=f"give a longer text, or smaller batches, as with --set METHOD.batch_size={most}",
-    )
+    where = f"{option} {given}" if given else f"profile {spec.profile}"
+    hint = f"give a longer text, or smaller batches, as with --set METHOD.batch_size={most}"
+    raise InputError("; ".join(faults), where=where, hint=hint)

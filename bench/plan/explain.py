@@ -19,9 +19,8 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
     """Yield (what, text) of a method in a profile, without torch: models, texts, stages, options."""
     profile = profiles.load_profile(spec.profile)
     card = METHODS.get(request.name, where="bench show").card
-    texts = {
-        stage.text for _, stage in _walk_stages(cell_expansion.make_bare_cell(request, spec, profile, 0))
-    }
+    bare_cell = cell_expansion.make_bare_cell(request, spec, profile, 0)
+    texts = {stage.text for _, stage in _walk_stages(bare_cell)}
     training: TrainingData | None = None
     try:
         training = read_training_data(spec, profile, [card.name], texts) if texts else None
@@ -35,14 +34,13 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
     if card.needs_backbone:
         yield "backbone", spec.backbone or profile.backbone["name"]
     stages = list(_walk_stages(cell))
-    if stages and training:
-        unit = "pairs" if texts == {PAIRS} else "sentences"
-        yield "training text", f"{training.corpus.name}, {size:,} {unit}"
-    elif stages:
-        given, name = (spec.pairs, "pairs") if texts == {PAIRS} else (spec.corpus, "file")
-        text = given or profile.corpus.get(name, f"the made-up world's text {profile.corpus}")
-        yield "training text", f"{text}, not at hand"
     if stages:
+        unit, given, name = "sentences", spec.corpus, "file"
+        if texts == {PAIRS}:
+            unit, given, name = "pairs", spec.pairs, "pairs"
+        text = given or profile.corpus.get(name, f"the made-up world's text {profile.corpus}")
+        text = f"{training.corpus.name}, {size:,} {unit}" if training else f"{text}, not at hand"
+        yield "training text", text
         yield "dev set", spec.dev or profile.dev
     yield "suites", ", ".join(spec.suites or profile.suites) or "none"
     if profile.budget is not None and any("/" not in name for name, _ in stages):
@@ -67,8 +65,9 @@ def _walk_stages(cell: Cell) -> Iterator[tuple[str, StageSpec]]:
 
 def _describe_training(stage: StageSpec, sentences: int) -> str:
     """Describe a stage's length and settings; ``sentences`` is 0 for an unknown number."""
-    config = dict(stage.config)
-    parts = [] if stage.text == TRAIN else [f"training text {stage.text}"]
+    config, parts = dict(stage.config), list[str]()
+    if stage.text != TRAIN:
+        parts.append(f"training text {stage.text}")
     if {"steps", "batch_size"} <= config.keys():
         batch = int(config["batch_size"])
         steps = planned_steps({"epochs": 0, **config}, sentences)
@@ -91,11 +90,9 @@ def _find_option_sources(
     card = METHODS.get(request.name).card
     short = (card.short_option, request.argument) if card.short_option and request.argument else None
     given = cell_expansion.collect_user_options(request, card, spec, None if card.takes_path else short)
-    sources = dict.fromkeys(
-        cell_expansion.budget_options(card, profile, given), f"budget of profile {profile.name}"
-    )
-    table = cell_expansion.flatten_table(profile.methods.get(card.name, {}))
-    sources |= {name: f"profile {profile.name}" for name, _ in table}
+    budget, table = cell_expansion.budget_options(card, profile, given), profile.methods.get(card.name, {})
+    sources = dict.fromkeys(budget, f"budget of profile {profile.name}")
+    sources |= dict.fromkeys(dict(cell_expansion.flatten_table(table)), f"profile {profile.name}")
     counted = {f"{name.removesuffix('epochs')}steps" for name in given if name.split(".")[-1] == "epochs"}
     sources |= dict.fromkeys(counted, "epochs given")
     if given.get("match"):

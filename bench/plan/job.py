@@ -28,6 +28,8 @@ def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) ->
     """Return the record of a cell before its evaluation, which counts as failed."""
     plugins = collect_cell_plugins(cell)
     provenance: dict[str, Any] = {"device": spec.device, "threads": spec.threads}
+    if plugins:
+        provenance["plugins"] = plugins
     return RunRecord(
         profile=cell.profile,
         method=cell.method,
@@ -41,7 +43,7 @@ def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) ->
         key="",
         status="failed",
         training=training_block(cell, training),
-        provenance=provenance | ({"plugins": plugins} if plugins else {}),
+        provenance=provenance,
     )
 
 
@@ -57,14 +59,19 @@ def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord
 
 def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     """Return a record's training block before the training; {} for untrained encoders."""
-    block = _dependency_blocks(cell) | ({"supervised": True} if cell.supervised else {})
+    block = _dependency_blocks(cell)
+    if cell.supervised:
+        block["supervised"] = True
     if training is None or not cell.trains:
         return block
     corpus, dev = training.text_of(cell.texts), training.dev
     text: dict[str, Any] = {"name": corpus.name, "sha256": corpus.sha256}
-    text |= {"pairs" if corpus.partners else "sentences": len(corpus.sentences)}
-    text |= {"source": corpus.source} if corpus.source else {}
-    dev_block = {"task": dev.id, "sha256": dev.sha256} | ({"reference": False} if is_accepted(dev) else {})
+    text["pairs" if corpus.partners else "sentences"] = len(corpus.sentences)
+    if corpus.source:
+        text["source"] = corpus.source
+    dev_block: dict[str, Any] = {"task": dev.id, "sha256": dev.sha256}
+    if is_accepted(dev):
+        dev_block["reference"] = False
     blocks = {role: _stage_block(stage, owner, training) for role, owner, stage in cell.named_stages}
     settings = _training_settings([owner for _, owner, _ in cell.named_stages])
     return block | {"corpus": text, "dev": dev_block, **settings, "stages": blocks}
@@ -72,17 +79,18 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
 
 def _training_settings(cells: Sequence[Cell]) -> dict[str, Any]:
     """Return the settings that cells of one training share; some only if not the default."""
-    lowered = [cell.train_precision for cell in cells if cell.train_precision != "fp32"]
-    settings: dict[str, Any] = {"arithmetic": stages.ARITHMETIC, "precision": [*lowered, "fp32"][0]}
-    settings["ranks"] = max(cell.ranks for cell in cells)
+    settings: dict[str, Any] = {"arithmetic": stages.ARITHMETIC, "precision": "fp32", "ranks": 1}
     for cell in cells:
+        settings["ranks"] = max(settings["ranks"], cell.ranks)
+        if settings["precision"] == "fp32":
+            settings["precision"] = cell.train_precision
         if cell.compiled != "none":
             settings.setdefault("compiled", cell.compiled)
         drops = any(name.split(".")[-1] == "dropout" for name, _ in cell.options)
-        # A recipe's backbone is a BERT, which may be still to be made
-        models = [model for model in cell.models if drops and not isinstance(model, RecipeModel)]
-        if ARCHITECTURE in (find_dropout_scope(model.path) for model in models):
-            settings["dropout"] = ARCHITECTURE
+        for model in cell.models if drops else ():
+            # A recipe's backbone is a BERT, which may be still to be made
+            if not isinstance(model, RecipeModel) and find_dropout_scope(model.path) == ARCHITECTURE:
+                settings["dropout"] = ARCHITECTURE
     return settings
 
 
@@ -99,13 +107,17 @@ def _stage_block(stage: stages.Stage, cell: Cell, training: TrainingData) -> dic
     for name, value in stage.spec.config:
         if value not in (options.get(name), options.get(f"{stage.spec.role}.{name}")):
             settings[name] = value
-    return block | ({"settings": settings} if settings else {})
+    if settings:
+        block["settings"] = settings
+    return block
 
 
 def _member_block(cell: Cell) -> dict[str, Any]:
     """Return the block of a member; its stages are in the training block."""
     block = {"method": cell.method, "version": cell.card.version, "options": dict(cell.options)}
-    return block | ({"backbone": _model_block(cell.model)} if cell.model else {}) | _dependency_blocks(cell)
+    if cell.model:
+        block["backbone"] = _model_block(cell.model)
+    return block | _dependency_blocks(cell)
 
 
 def _dependency_blocks(cell: Cell) -> dict[str, Any]:
@@ -124,8 +136,10 @@ def cell_model_block(cell: Cell) -> dict[str, str] | None:
 
 
 def _model_block(folder: ModelFolder) -> dict[str, str]:
-    recipe = {"recipe": folder.recipe} if isinstance(folder, RecipeModel) else {}
-    return {"name": folder.name, "sha256": folder.sha256, **recipe}
+    block = {"name": folder.name, "sha256": folder.sha256}
+    if isinstance(folder, RecipeModel):
+        block["recipe"] = folder.recipe
+    return block
 
 
 MATCHED = ("steps", "eval_every")  # options that ``match`` sets; the user may set ``eval_every``
@@ -139,9 +153,8 @@ def check_match(match: str, given: Collection[str], matching: Collection[str], w
         raise InputError(what, where=where, expected=expected)
     if match in matching:
         raise InputError(f"'{match}' is matched to itself", where=where)
-    if not isinstance(
-        METHODS.get(match, where=f"match={match}"), stages.TrainedMethod | stages.ComposedMethod
-    ):
+    method = METHODS.get(match, where=f"match={match}")
+    if not isinstance(method, stages.TrainedMethod | stages.ComposedMethod):
         raise _no_training_error(match)
 
 
@@ -152,10 +165,13 @@ def compute_matching_length(
     other = _add_planned_stages(other)
     if other.supervised:
         raise InputError(f"'{match}' learns from pairs, not from the training text", where=f"match={match}")
-    configs = [dict(stage.spec.config) for stage in other.all_stages]
-    if not any(config["steps"] or config["epochs"] for config in configs):
+    trains, sentences = False, 0
+    for stage in other.all_stages:
+        config = dict(stage.spec.config)
+        trains = trains or bool(config["steps"] or config["epochs"])
+        sentences += stages.planned_steps(config, size) * int(config["batch_size"])
+    if not trains:
         raise _no_training_error(match)
-    sentences = sum(stages.planned_steps(config, size) * int(config["batch_size"]) for config in configs)
     steps = -(-sentences // int(options["batch_size"]))
     evaluations = max(1, stages.planned_steps(options, size) // int(options["eval_every"]))
     return {"steps": steps, "eval_every": max(1, steps // evaluations)}
@@ -166,10 +182,9 @@ def _add_planned_stages(cell: Cell) -> Cell:
     members = tuple((role, _add_planned_stages(member)) for role, member in cell.members)
     method = METHODS.get(cell.card.name)
     specs = method.stages(dict(cell.options)) if isinstance(method, stages.TrainedMethod) else ()
-    keys = {
-        role: fingerprint.hash_canonical_json([member.card.name, member.options, member.copy])
-        for role, member in members
-    }
+    keys = {}
+    for role, member in members:
+        keys[role] = fingerprint.hash_canonical_json([member.card.name, member.options, member.copy])
     texts = {spec.text: spec.text for spec in specs}
     return replace(cell, members=members, stages=assign_stage_keys(specs, 0, {}, texts, keys, cell.copy))
 
@@ -204,11 +219,9 @@ def assign_stage_keys(
     members: Mapping[str, str] | None = None,
     copy: str = "",
 ) -> tuple[stages.Stage, ...]:
-    """Return the stages of one method with their keys, in order; a stage's inputs come before it.
-
-    ``facts`` are the other facts that determine them, ``texts`` the hash of every training text, ``members``
-    the key of each method they build on. Raises InputError for a missing text.
-    """
+    """Return the stages of one method with their keys, in order; a stage's inputs come before it."""
+    # ``facts`` are the other facts that determine them, ``texts`` the hash of every training text,
+    # ``members`` the key of each method they build on. Raises InputError for a missing text.
     keys: dict[str, str] = dict(members or {})
     keyed = []
     for spec in specs:
@@ -283,9 +296,8 @@ def make_job(
         notes=(*cell.notes, *measure.notes, *_cell_notes(cell, training)),
         world=world if suite in MINI_SUITES or from_world else None,
     )
-    return Job(
-        cell, replace(record, key=fingerprint.compute_record_key(record)), "" if name == suite else name
-    )
+    record = replace(record, key=fingerprint.compute_record_key(record))
+    return Job(cell, record, "" if name == suite else name)
 
 
 def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
@@ -296,15 +308,12 @@ def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
         if is_accepted(dev):
             yield f"Dev set {dev.id} differs from the reference version ({dev.sha256[:12]})."
         if training.corpus.world is not None and any(map(stages.is_paired, cell.texts)):
-            note = "the grammar's own paraphrases are positives in its training: not ranked here."
-            yield f"{cell.method}: {note}"
+            what = "the grammar's own paraphrases are positives in its training"
+            yield f"{cell.method}: {what}: not ranked here."
     if cell.supervised:
-        pairs = (
-            training.texts[stages.PAIRS].name if training is not None and stages.PAIRS in cell.texts else ""
-        )
-        learned = (
-            f"its training learned from the labelled pairs {pairs}" if pairs else "it learned from labels"
-        )
+        learned = "it learned from labels"
+        if training is not None and stages.PAIRS in cell.texts:
+            learned = f"its training learned from the labelled pairs {training.texts[stages.PAIRS].name}"
         yield f"{cell.method} is supervised: {learned}."
     if cell.model and (rounding := read_rounding(cell.model.path)):
         origin = f"rounded to {rounding['weights']}, from {rounding['sha256'][:12]}"

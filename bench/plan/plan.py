@@ -97,11 +97,9 @@ class Plan:
 
     @cached_property
     def states(self) -> Mapping[RecordPlace, JobState]:
-        """State of each job's place, read once before anything runs; raises as :meth:`ResultStore.seeds`.
-
-        A conflict is a finished record of another specification at the place or at another seed of the
-        method, or a record of another place. It stays, and other jobs run.
-        """
+        """State of each job's place, read once before anything runs; raises as :meth:`ResultStore.seeds`."""
+        # A conflict is a finished record of another specification at the place or at another seed of the
+        # method, or a record of another place. It stays, and other jobs run.
         states: dict[RecordPlace, JobState] = {}
         seeds: dict[tuple[str, str, str], tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]] = {}
         for job in self.jobs:
@@ -125,15 +123,14 @@ class Plan:
             if record.status != "ok" or place in replaced or damaged_predictions:
                 continue
             if why := explain_differences(record, job.record, KEYED if same_place else FAMILY):
-                seed = "" if place.seed is None else f" seed {place.seed}"
-                note = explain_hash_change(job.cell.model.path) if job.cell.model else ""
-                hint = "name another --campaign" + (", or replace it with --force" if same_place else "")
-                conflict = NotComparableError(
-                    f"{job.cell.method}{seed} on {job.suite} was finished under "
-                    f"another specification ({why})",
-                    where=str(self.store.path(place)),
-                    hint=f"{note}; {hint}" if note else hint,
-                )
+                cell = replace(job.cell, seed=place.seed).describe()
+                what = f"{cell} on {job.suite} was finished under another specification ({why})"
+                hint = "name another --campaign"
+                if same_place:
+                    hint += ", or replace it with --force"
+                if job.cell.model and (note := explain_hash_change(job.cell.model.path)):
+                    hint = f"{note}; {hint}"
+                conflict = NotComparableError(what, where=str(self.store.path(place)), hint=hint)
                 return JobState("conflict", present, conflict)
         if present is None:
             return JobState("to do", fault=error.what if error else "")
@@ -160,8 +157,8 @@ class Plan:
 
     def conflicts(self) -> list[tuple[Job, NotComparableError]]:
         """Return the jobs in conflict, with their conflicts."""
-        conflicts = ((job, self.states[job.place].conflict) for job in self.jobs)
-        return [(job, conflict) for job, conflict in conflicts if conflict is not None]
+        states = ((job, self.states[job.place]) for job in self.jobs)
+        return [(job, state.conflict) for job, state in states if state.conflict is not None]
 
 
 def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
@@ -181,19 +178,17 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     if any(card.needs_backbone for card in cards):
         backbone = problems.get(lambda: read.backbone(spec, profile))
     elif spec.backbone is not None:
-        problems.found.append(
-            InputError("no method here starts from a backbone", where=f"--backbone {spec.backbone}")
-        )
+        where = f"--backbone {spec.backbone}"
+        problems.found.append(InputError("no method here starts from a backbone", where=where))
     label = profile.name
     if spec.backbone is not None and backbone is not None:
         label = f"{profile.name}@{backbone.sha256[:8]}"
 
-    def new_cells(corpus_size: int, kept: _InputErrors, request: MethodRequest) -> list[Cell]:
-        card = METHODS.get(request.name, where=request.text).card
-        return make_cells(request, card, spec, profile, label, backbone, corpus_size, kept.get)
-
     def whole_cells(corpus_size: int, kept: _InputErrors, request: MethodRequest) -> list[Cell]:
-        new = partial(new_cells, corpus_size, kept)
+        def new(request: MethodRequest) -> list[Cell]:
+            card = METHODS.get(request.name, where=request.text).card
+            return make_cells(request, card, spec, profile, label, backbone, corpus_size, kept.get)
+
         return drop_idle_seeds([add_members(cell, new) for cell in new(request)])
 
     trained, needed = [], set[str]()
@@ -296,10 +291,8 @@ def check_folder_names(plan: Plan) -> None:
 
 def _rename_hint(request: MethodRequest) -> str:
     """Return a hint how to type the same method under another name."""
-    alias, method = request.alias, request.text
-    if alias is not None:
-        method = method.partition("=")[2].strip()
-    name = re.sub(r"[^A-Za-z0-9_+-]+", "-", alias or request.name).strip("-")
+    method = request.text if request.alias is None else request.text.partition("=")[2].strip()
+    name = re.sub(r"[^A-Za-z0-9_+-]+", "-", request.alias or request.name).strip("-")
     return f"type another name for the row: {shlex.quote(f'{name}-1={method}')}"
 
 
@@ -308,19 +301,16 @@ _STEP, _PAIR = 6, 2
 
 
 def split_plan(plan: Plan, count: int) -> list[tuple[Job, ...]]:
-    """Split a plan's jobs into ``count`` shares of similar work for independent machines.
-
-    Cells that share a training stage, directly or through a third, stay together, so nothing is trained
-    twice. The shares depend on the plan only, not on finished work.
-    """
+    """Split a plan's jobs into ``count`` shares of similar work for independent machines."""
+    # Cells that share a training stage, directly or through a third, stay together, so nothing is trained
+    # twice. The shares depend on the plan only, not on finished work.
     groups = _group_jobs(plan)
     order = sorted(range(len(groups)), key=lambda group: -_count_work(plan, groups[group]))
-    load, shares = [0] * count, list[set[str]](set() for _ in range(count))
+    load, owner = [0] * count, dict[str, int]()
     for group in order:  # the largest first, each to the share with the least work
         least = load.index(min(load))
         load[least] += _count_work(plan, groups[group])
-        shares[least] |= {job.cell.describe() for job in groups[group]}
-    owner = {name: number for number, names in enumerate(shares) for name in names}
+        owner |= {job.cell.describe(): least for job in groups[group]}
     jobs: list[list[Job]] = [[] for _ in range(count)]
     for job in plan.jobs:
         jobs[owner[job.cell.describe()]].append(job)

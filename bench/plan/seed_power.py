@@ -71,11 +71,9 @@ class Detection:
 
 
 def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> Detection:
-    """Compute for pairs of a plan's methods the seeds that show ``points``, and the planned ones' power.
-
-    ``spread`` is the standard deviation over seeds of each method, in points; by default it comes from
-    records of the same specification in any campaign of the results folder.
-    """
+    """Compute for pairs of a plan's methods the seeds that show ``points``, and the planned ones' power."""
+    # ``spread`` is the standard deviation over seeds of each method, in points; by default it comes from
+    # records of the same specification in any campaign of the results folder.
     order = list(dict.fromkeys(wanted.ids.values()))
     jobs = sorted(wanted.jobs, key=lambda job: order.index(job.place.method))
     suites = group_by(jobs, lambda job: (job.place.profile, job.suite))
@@ -98,10 +96,11 @@ def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> 
 
 def _list_stores(wanted: Plan) -> list[ResultStore]:
     """Return the plan's own campaign, then all others of the results folder."""
-    folder, campaign = wanted.spec.results, wanted.store.campaign
-    paths = sorted(folder.iterdir()) if folder.is_dir() else []
-    names = [path.name for path in paths if path.is_dir() and not path.name.startswith(".")]
-    return [wanted.store, *(ResultStore(folder, name) for name in names if name != campaign)]
+    folder, stores = wanted.spec.results, [wanted.store]
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_dir() and not path.name.startswith(".") and path.name != wanted.store.campaign:
+            stores.append(ResultStore(folder, path.name))
+    return stores
 
 
 class _MethodPair:
@@ -125,11 +124,10 @@ class _MethodPair:
                 records, _ = store.seeds(job.place)
             except (NewerRecordError, UnreadableRecordError):  # the pilot can do without it
                 return None
-            runs = [
-                CampaignRun(store, record)
-                for record in records.values()
-                if record.status == "ok" and not find_fact_differences(record, job.record, _SAME)
-            ]
+            runs = []
+            for record in records.values():
+                if record.status == "ok" and not find_fact_differences(record, job.record, _SAME):
+                    runs.append(CampaignRun(store, record))
             if not runs:
                 return None
             pilot.append(Group(job.place.method, tuple(sort_runs_by_seed(runs))))
@@ -183,11 +181,9 @@ def _plan_pair(
     if spread is not None:
         outlooks = tuple(_build_outlooks([(spread, None)], pair.seeds, points, level))
         return PlannedPair(*facts, outlooks, source=source)
-    what = "seeds that both have" if pair.shared else "seeds of each"
-    missing = (
-        f"no earlier records of this specification with two or more {what}: run a few seeds first, or "
-        "name the standard deviation over seeds with --spread"
-    )
+    seeds = "seeds that both have" if pair.shared else "seeds of each"
+    missing = f"no earlier records of this specification with two or more {seeds}: run a few seeds first"
+    missing += ", or name the standard deviation over seeds with --spread"
     return PlannedPair(*facts, reason=reason or missing)
 
 

@@ -58,10 +58,8 @@ def find_namesake(name: str, others: Iterable[str]) -> str | None:
 
 
 def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: Iterable[str] = ()) -> None:
-    """Raise InputError for a new name in a folder that Windows or a case-insensitive file system refuses.
-
-    A name that the folder has already is accepted. ``others`` are further new names in the folder.
-    """
+    """Raise InputError for a new name in a folder that Windows or a case-insensitive file system refuses."""
+    # A name that the folder has already is accepted. ``others`` are further new names in the folder.
     try:
         present = sorted(os.listdir(folder))
     except OSError:
@@ -99,10 +97,8 @@ READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
-    """Lock an open file (on Windows one open for writing) until it is closed.
-
-    Raises OSError where such locks are missing, BlockingIOError if it is held and ``wait`` is off.
-    """
+    """Lock an open file (on Windows one open for writing) until it is closed."""
+    # Raises OSError where such locks are missing, BlockingIOError if it is held and ``wait`` is off.
     if sys.platform == "win32":
         if shared:
             raise OSError(errno.ENOTSUP, "Windows has no shared locks")
@@ -122,10 +118,8 @@ def lock_descriptor(descriptor: int, *, shared: bool = False, wait: bool = True)
 
 
 def is_locked(path: Path, *, shared: bool = False) -> bool | None:
-    """Return whether a process holds a lock on a file, if this is known.
-
-    A link counts as missing. ``shared`` counts shared locks too, and opens the file for writing.
-    """
+    """Return whether a process holds a lock on a file, if this is known."""
+    # A link counts as missing. ``shared`` counts shared locks too, and opens the file for writing.
     writes = shared or sys.platform == "win32"
     try:
         descriptor = os.open(path, READ | os.O_RDWR if writes else READ)
@@ -169,9 +163,8 @@ def walk_folder(folder: Path) -> FolderContents:
 def check_readable(folder: Path) -> None:
     """Raise DataError for an unreadable folder, whose files would be missed."""
     for path, why in walk_folder(folder).closed.items():
-        raise DataError(
-            f"this folder can't be read: {why}", where=str(path), hint="give yourself the right to read it"
-        )
+        hint = "give yourself the right to read it"
+        raise DataError(f"this folder can't be read: {why}", where=str(path), hint=hint)
 
 
 def _host_name() -> str:
@@ -187,10 +180,8 @@ _TEMPORARY = re.compile(r"\..+\.[A-Za-z0-9-]*\.\d+\.[0-9a-f]{12}\.tmp", re.DOTAL
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a new hidden name next to a file, ``.NAME.HOST.PID.RANDOM.tmp``, unique on all machines.
-
-    Such files of killed processes of this machine for the same file are removed.
-    """
+    """Return a new hidden name next to a file, ``.NAME.HOST.PID.RANDOM.tmp``, unique on all machines."""
+    # Such files of killed processes of this machine for the same file are removed.
     name = path.name.encode("utf-8", "ignore")[:80].decode("utf-8", "ignore")
     start = f".{name}.{_HOST}."
     try:

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal
 
 from bench.errors import DataError
@@ -16,30 +17,12 @@ from bench.records.environment import plugin_file_hashes, provenance_reader, rea
 from bench.records.record import RunRecord
 
 LATEST: dict[str, Any] = {
-    "mlm_term": 0.0,
-    "mlm_share": 0.15,
-    "noise_negatives": 0,
-    "repetition_unit": "subword",
-    "student_loss": "mse",
-    "student_queue": 65536,
-    "student_scale": 1.0,
-    "pooler": "cls",
-    "freeze_layers": 0,
-    "kernel": "exponential",
-    "kernel_power": 4.0,
-    "nu_after": 1.0,
-    "augs": "sf+rv+de+rp",
-    "posi_cst": True,
-    "peer_coop": True,
-    "fix_peer": False,
-    "engine": "zca",
-    "prompt_form": "text",
-    "prompt_init": "tokens",
-    "prompt_head": "tanh",
-    "noise_gradient": True,
-    "fresh_pooler": "each",
-    "ltn_input": "pooler",
-}
+    "mlm_term": 0.0, "mlm_share": 0.15, "noise_negatives": 0, "repetition_unit": "subword",
+    "student_loss": "mse", "student_queue": 65536, "student_scale": 1.0, "pooler": "cls", "freeze_layers": 0,
+    "kernel": "exponential", "kernel_power": 4.0, "nu_after": 1.0, "augs": "sf+rv+de+rp", "posi_cst": True,
+    "peer_coop": True, "fix_peer": False, "engine": "zca", "prompt_form": "text", "prompt_init": "tokens",
+    "prompt_head": "tanh", "noise_gradient": True, "fresh_pooler": "each", "ltn_input": "pooler",
+}  # fmt: skip
 """Options of LATER that keys of records, stages and members leave out at these values."""
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST
 LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
@@ -68,12 +51,10 @@ Reader = Callable[[RunRecord], Any]
 
 @dataclass(frozen=True)
 class Fact:
-    """A fact that determines a result, or may change its last digits.
+    """A fact that determines a result, or may change its last digits."""
 
-    "encoder" and "evaluation" facts enter the key; "machine" facts, which may change digits, don't. Entries
-    of a mapping get names of their own: "option lr".
-    """
-
+    # "encoder" and "evaluation" facts enter the key; "machine" facts, which may change digits, don't. Entries
+    # of a mapping get names of their own: "option lr".
     name: str
     read: Reader
     default: Any = None  # for records without it
@@ -228,17 +209,17 @@ FACTS = (
     Fact("encoder's", lambda r: drop_keyed_facts(r.provenance.get("encoder")), of="machine", breaks=False),
     Fact("CPU", read_cpu, of="machine", breaks=False),
 )
-KEYED = tuple(fact for fact in FACTS if fact.keyed)
-FAMILY = tuple(fact for fact in KEYED if fact.in_family)
+KEYED = tuple(filter(attrgetter("keyed"), FACTS))
+FAMILY = tuple(filter(attrgetter("in_family"), KEYED))
 ENCODER_FACTS = tuple(fact for fact in FACTS if fact.of == "encoder")
-IN_STAGE = tuple(fact for fact in FACTS if fact.in_stage)
-BREAKING = tuple(fact for fact in FACTS if fact.breaks)
+IN_STAGE = tuple(filter(attrgetter("in_stage"), FACTS))
+BREAKING = tuple(filter(attrgetter("breaks"), FACTS))
 MACHINE = tuple(fact for fact in FACTS if fact.of == "machine")
 JUDGED = tuple(fact for fact in FACTS if fact.name == "plug-in file")
 GATED = tuple(fact for fact in BREAKING if fact not in JUDGED)
 """Facts that must agree for the gate, which judges changed code."""
-SPECIFICATION = tuple(fact for fact in FAMILY if fact.breaks)
-SETTING = tuple(fact for fact in KEYED if not fact.breaks and fact.in_family)
+SPECIFICATION = tuple(filter(attrgetter("breaks"), FAMILY))
+SETTING = tuple(fact for fact in FAMILY if not fact.breaks)
 """Device and threads change last digits; compilation and ranks change draws like another seed."""
 
 
@@ -271,8 +252,12 @@ def hash_canonical_json(facts: object) -> str:
 
 def fact_values(record: RunRecord, facts: Sequence[Fact]) -> dict[str, Any]:
     """Return the values of some facts by name; drop later ones at their default."""
-    values = ((fact, fact.value(record)) for fact in facts)
-    return {fact.name: value for fact, value in values if not (fact.later and value == fact.default)}
+    values = {}
+    for fact in facts:
+        value = fact.value(record)
+        if not (fact.later and value == fact.default):
+            values[fact.name] = value
+    return values
 
 
 def compute_record_key(record: RunRecord) -> str:
@@ -323,21 +308,21 @@ def explain_differences(then: RunRecord, now: RunRecord, facts: Sequence[Fact] =
     text = "; ".join(map(str, differences))
     arithmetic = training_arithmetic(then)
     if arithmetic and any(difference.fact == "arithmetic of training" for difference in differences):
-        version, commit = then.provenance.get("bench"), (then.provenance.get("git") or {}).get("commit")
-        at = f", commit {commit[:12]}" if commit else ""
-        by = f"to add to what was trained by arithmetic {arithmetic}"
-        text += f"; {by}, install cse-bench {version}{at}"
+        text += f"; to add to what was trained by arithmetic {arithmetic}"
+        text += f", install cse-bench {then.provenance.get('bench')}"
+        if commit := (then.provenance.get("git") or {}).get("commit"):
+            text += f", commit {commit[:12]}"
     return text
 
 
 def specification_fields(record: RunRecord) -> dict[str, Any]:
     """Return the fields of a run's specification that repeat a record; raises DataError for a wrong value."""
     fields = {}
-    for fact in (fact for fact in FACTS if fact.parameter):
-        value, first, last = fact.value(record), fact.choices[0], fact.choices[-1]
-        if value not in fact.choices or isinstance(value, bool):
-            numbers = isinstance(first, int)
-            expected = f"{first} to {last}" if numbers else f"one of {', '.join(fact.choices)}"
+    for fact in filter(attrgetter("parameter"), FACTS):
+        value, choices = fact.value(record), fact.choices
+        if value not in choices or isinstance(value, bool):
+            numbers = isinstance(choices[0], int)
+            expected = f"{choices[0]} to {choices[-1]}" if numbers else f"one of {', '.join(choices)}"
             raise DataError(f"the record says {fact.name} '{value}'", where=record.method, expected=expected)
         fields[fact.parameter] = value
     return fields
@@ -360,16 +345,16 @@ def machine_differences(
 ) -> tuple[tuple[str, list[str], list[str]], ...]:
     """Return (name, values then, values now) of versions and hardware that differ between two sides."""
     before, after = _machine_values(then), _machine_values(now)
-    both = [name for name in before if name in after]
-    return tuple((name, before[name], after[name]) for name in both if before[name] != after[name])
+    rows = ((name, values, after.get(name)) for name, values in before.items())
+    return tuple((name, was, is_now) for name, was, is_now in rows if is_now is not None and was != is_now)
 
 
 def machine_warnings(then: Sequence[RunRecord], now: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return a line for each version or hardware that differs."""
-    differences = machine_differences(then, now)
-    return tuple(
-        f"{name} then {' and '.join(was)}, now {' and '.join(is_now)}" for name, was, is_now in differences
-    )
+    lines = []
+    for name, was, is_now in machine_differences(then, now):
+        lines.append(f"{name} then {' and '.join(was)}, now {' and '.join(is_now)}")
+    return tuple(lines)
 
 
 def _machine_values(records: Sequence[RunRecord]) -> dict[str, list[str]]:

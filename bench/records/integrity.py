@@ -87,10 +87,8 @@ def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
 
 
 def find_record_copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
-    """Yield pairs of one campaign's records that are copies, and the reason.
-
-    Equal records are accepted of seeds whose training had zero steps, and of one method under two names.
-    """
+    """Yield pairs of one campaign's records that are copies, and the reason."""
+    # Equal records are accepted of seeds whose training had zero steps, and of one method under two names.
     by_key: dict[tuple[str, ...], RunRecord] = {}
     by_content: dict[tuple[object, ...], RunRecord] = {}
     for record in records:

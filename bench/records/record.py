@@ -80,8 +80,10 @@ class RunRecord:
     @property
     def metric(self) -> str:
         """Metric of the suite's average, such as "spearman", or "accuracy" of transfer suites."""
-        averages = (score.metric for score in self.scores if (score.task, score.subset) == ("avg", ALL))
-        return next((metric for metric in averages if not metric.endswith("_last")), "spearman")
+        for score in self.scores:
+            if (score.task, score.subset) == (AVERAGE, ALL) and not score.metric.endswith("_last"):
+                return score.metric
+        return "spearman"
 
     @property
     def place(self) -> RecordPlace:
@@ -199,10 +201,11 @@ def sum_training_seconds(record: RunRecord) -> float:
 def find_dev_tasks(record: RunRecord) -> list[str]:
     """Return the tasks whose own data selected a checkpoint of the method or a member."""
     dev = record.training.get("dev", {}).get("sha256")
-    if not any(stage.get("dev_curve") for stage in record.training.get("stages", {}).values()):
+    stages = record.training.get("stages", {}).values()
+    if dev is None or not any(stage.get("dev_curve") for stage in stages):
         return []
-    hashes = {task: (facts["sha256"], facts.get("pairs_sha256")) for task, facts in record.tasks.items()}
-    return [task for task, of_task in hashes.items() if dev is not None and dev in of_task]
+    tasks = record.tasks.items()
+    return [task for task, facts in tasks if dev in (facts["sha256"], facts.get("pairs_sha256"))]
 
 
 def last_stages(record: RunRecord) -> Stages:

@@ -5,136 +5,104 @@ Blocks may hold more than their shapes: methods and later versions add facts.
 
 from __future__ import annotations
 
-from bench.schema import (
-    Block,
-    ListOf,
-    MapOf,
-    Maybe,
-    Shape,
-    accept_any,
-    is_boolean,
-    is_byline,
-    is_count,
-    is_label,
-    is_number,
-    is_option_value,
-    is_text,
-    is_whole_number,
-)
+from bench import schema
+from bench.schema import Block, ListOf, MapOf, Maybe, Shape, is_count, is_label, is_number, is_text
 
-_NAMED = Block({"name": is_text, "sha256": is_text}, {"recipe": is_text})
-_CURVE = ListOf(ListOf(is_number, least=2))
+
+def _each(shape: Shape, *names: str) -> dict[str, Shape]:
+    """Give several entries of a block one shape."""
+    return dict.fromkeys(names, shape)
+
+
+_OPTIONAL_TEXT, _WHOLE = Maybe(is_text), schema.is_whole_number
+_ANY = MapOf(schema.accept_any)
+_NAMED = Block(_each(is_text, "name", "sha256"), {"recipe": is_text})
+_VERSIONS = MapOf(_OPTIONAL_TEXT)
 _STAGE = Block(
     {"sentences_seen": is_count},
     {
-        "key": is_text,
-        "version": is_whole_number,
-        "settings": MapOf(accept_any),
-        "text": Block({"name": is_text, "sha256": is_text}, {"paired": is_boolean, "pairs": is_count}),
-        "dev_curve": _CURVE,
-        "loss_curve": _CURVE,
-        "collapse_curve": _CURVE,
+        **_each(is_text, "key", "precision"),
+        **_each(is_count, "numerics", "ranks", "selected_step", "steps"),
+        **_each(ListOf(ListOf(is_number, least=2)), "dev_curve", "loss_curve", "collapse_curve"),
+        "version": _WHOLE,
+        "settings": _ANY,
+        "text": Block(_each(is_text, "name", "sha256"), {"paired": schema.is_boolean, "pairs": is_count}),
         "mean_cls_norm": ListOf(is_number),
-        "numerics": is_count,
-        "precision": is_text,
-        "ranks": is_count,
         "selected_dev": Maybe(is_number),
-        "selected_step": is_count,
-        "steps": is_count,
     },
 )
 _DEEPER: dict[str, Shape] = {}
-_MEMBERS = MapOf(Block({"method": is_label, "options": MapOf(is_option_value)}, _DEEPER))
-_DEEPER["backbone"] = Maybe(_NAMED)
-_DEEPER["members"] = _MEMBERS
+_MEMBERS = MapOf(Block({"method": is_label, "options": MapOf(schema.is_option_value)}, _DEEPER))
+_DEEPER |= {"backbone": Maybe(_NAMED), "members": _MEMBERS}
+_CORPUS = {"name": is_text, "source": is_label, **_each(is_count, "sentences", "pairs")}
 TRAINING = Block(
     optional={
-        "arithmetic": is_count,
-        "precision": is_text,
-        "compiled": is_text,
-        "dropout": is_text,
-        "ranks": is_count,
-        "corpus": Block(
-            {"sha256": is_text},
-            {"name": is_text, "sentences": is_count, "pairs": is_count, "source": is_label},
-        ),
-        "supervised": is_boolean,
-        "dev": Block({"sha256": is_text}, {"task": is_text, "reference": is_boolean}),
+        **_each(is_count, "arithmetic", "ranks"),
+        **_each(is_text, "precision", "compiled", "dropout"),
+        "corpus": Block({"sha256": is_text}, _CORPUS),
+        "supervised": schema.is_boolean,
+        "dev": Block({"sha256": is_text}, {"task": is_text, "reference": schema.is_boolean}),
         "stages": MapOf(_STAGE),
         "members": _MEMBERS,
         "auxiliaries": MapOf(_NAMED),
     }
 )
+_PROBE_TIMES = _each(Maybe(is_number), "sentences_per_second", "peak_memory_mb")
 _TIMING = Block(
     optional={
-        "wall_seconds": is_number,
-        "cpu_seconds": is_number,
+        **_each(is_number, "wall_seconds", "cpu_seconds"),
         "processor": is_text,
         "training_cpu_seconds": MapOf(is_number),
         "training_processor": MapOf(is_text),
-        "probes": Block(
-            optional={
-                "wall_seconds": is_number,
-                "sentences_per_second": Maybe(is_number),
-                "peak_memory_mb": Maybe(is_number),
-            }
-        ),
-        "merged": Block({"bundle": is_text, "campaign": is_label}, {"by": is_byline}),
+        "probes": Block(optional={"wall_seconds": is_number, **_PROBE_TIMES}),
+        "merged": Block({"bundle": is_text, "campaign": is_label}, {"by": schema.is_byline}),
     }
 )
 ENCODER = Block(optional={"parts": is_count})
-_VERSIONS = MapOf(Maybe(is_text))
+_ENVIRONMENT = {**_each(is_text, "python", "platform", "device"), "versions": _VERSIONS}
+_GIT = {"commit": _OPTIONAL_TEXT, "dirty": Maybe(schema.is_boolean)}
 _PROVENANCE = Block(
     optional={
         "device": is_text,
         "threads": is_count,
         "encoder": ENCODER,
         "versions": _VERSIONS,
-        "trained_with": MapOf(
-            Block(optional={"python": is_text, "platform": is_text, "device": is_text, "versions": _VERSIONS})
-        ),
-        "git": Maybe(Block(optional={"commit": Maybe(is_text), "dirty": Maybe(is_boolean)})),
+        "trained_with": MapOf(Block(optional=_ENVIRONMENT)),
+        "git": Maybe(Block(optional=_GIT)),
         "transfer": Block(optional={"solver": is_text}),
         "evaluation_precision": Block(optional={"name": is_text}),
     }
 )
-_SCORE = Block({"task": is_label, "subset": is_label, "metric": is_label, "value": is_number, "n": is_count})
 _PROBES = Block(
     optional={
-        "data": Block({"tasks": MapOf(accept_any), "sentences": is_count}),
-        "cost": Block(optional={"gmac": is_number, "parameters": is_number}),
+        "data": Block({"tasks": _ANY, "sentences": is_count}),
+        "cost": Block(optional=_each(is_number, "gmac", "parameters")),
         "attention_sink": Block(optional={"layers": ListOf(ListOf(is_number))}),
     }
 )
+_TASK_COUNTS = {**_each(is_count, "pairs", "items"), "pairs_sha256": is_text}
+_SCORE = {**_each(is_label, "task", "subset", "metric"), "value": is_number, "n": is_count}
 RECORD = Block(
     {
-        "profile": is_label,
-        "method": is_label,
-        "name": is_label,
-        "version": is_whole_number,
-        "options": MapOf(is_option_value),
+        **_each(is_label, "profile", "method", "name", "suite"),
+        "version": _WHOLE,
+        "options": MapOf(schema.is_option_value),
         "backbone": Maybe(_NAMED),
         "seed": Maybe(is_count),
-        "suite": is_label,
-        "tasks": MapOf(
-            Block(
-                {"sha256": is_text, "reference": is_boolean},
-                {"pairs": is_count, "items": is_count, "pairs_sha256": is_text},
-            )
-        ),
+        "tasks": MapOf(Block({"sha256": is_text, "reference": schema.is_boolean}, _TASK_COUNTS)),
         "key": is_text,
         "status": lambda value: value in ("ok", "failed"),
-        "scores": ListOf(_SCORE),
+        "scores": ListOf(Block(_SCORE)),
     },
     {
         "family": is_text,
-        "evaluation": Block(optional={"version": is_whole_number, "precision": is_text, "solver": is_text}),
-        "predictions": Maybe(Block({"file": is_text, "sha256": is_text})),
-        "reason": Maybe(is_text),
+        "evaluation": Block(optional={"version": _WHOLE, **_each(is_text, "precision", "solver")}),
+        "predictions": Maybe(Block(_each(is_text, "file", "sha256"))),
+        "reason": _OPTIONAL_TEXT,
         "traceback": Maybe(ListOf(is_text)),
         "training": TRAINING,
         "notes": ListOf(is_text),
-        "world": Maybe(Block({"seed": is_count}, {"generator": is_count, "split": is_count})),
+        "world": Maybe(Block({"seed": is_count}, _each(is_count, "generator", "split"))),
         "probes": _PROBES,
         "provenance": _PROVENANCE,
         "timing": _TIMING,

@@ -121,9 +121,8 @@ class ResultStore:
 
     def clear_leftovers(self) -> None:
         """Remove temporary files of killed processes from unlocked folders."""
-        for folder in {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}:
-            if not self._is_real_folder(folder):
-                continue
+        folders = {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}
+        for folder in filter(self._is_real_folder, folders):
             with suppress(errors.StorageError), self._lock_folder(folder, wait=False) as mine:
                 if mine:
                     _remove_temporary_files(folder)
@@ -222,11 +221,9 @@ class ResultStore:
         sizes = {name: facts.get("pairs") for name, facts in record.tasks.items()}
         same_tasks = values.keys() == sizes.keys()
         if not same_tasks or any(sizes[name] not in (None, len(values[name])) for name in values):
-            kept_sizes = ", ".join(f"{name} ({len(array)})" for name, array in values.items())
+            what = f"predictions of {', '.join(f'{name} ({len(array)})' for name, array in values.items())}"
             wanted = ", ".join(f"{name} ({size})" if size else name for name, size in sizes.items())
-            raise DataError(
-                f"predictions of {kept_sizes}", where=str(file), expected=wanted, hint="run the cell again"
-            )
+            raise DataError(what, where=str(file), expected=wanted, hint="run the cell again")
         return values
 
     @contextmanager
@@ -249,9 +246,8 @@ class ResultStore:
             yield False
             return
         except OSError as error:
-            raise errors.StorageError(
-                f"the lock of {folder.name} can't be written: {error.strerror}", where=lock.lock_file
-            ) from error
+            what = f"the lock of {folder.name} can't be written: {error.strerror}"
+            raise errors.StorageError(what, where=lock.lock_file) from error
         try:
             yield True
         finally:
@@ -272,10 +268,10 @@ class ResultStore:
         """
         if not self.root.is_dir():
             parent = self.root.parent
-            folders = sorted(parent.iterdir()) if parent.is_dir() else []
-            known = [path.name for path in folders if path.is_dir() and not path.name.startswith(".")]
+            folders = sorted(parent.glob("*/"))
+            known = ", ".join(path.name for path in folders if not path.name.startswith("."))
             what = f"no campaign '{self.campaign}'"
-            expected = f"one of {', '.join(known)}" if known else "results of an earlier bench run"
+            expected = f"one of {known}" if known else "results of an earlier bench run"
             raise errors.InputError(what, where=str(parent), expected=expected, hint="bench run makes one")
         filesystem.check_readable(self.root)
         paths = (path for path in sorted(self.root.glob("*/*/*/*.json")) if not path.name.startswith("."))
@@ -287,9 +283,8 @@ class ResultStore:
 
     def seal(self, record: RunRecord) -> None:
         """Rewrite a record of an older bench in the present schema, with key and seal."""
-        filesystem.write_atomically(
-            self.path(record.place), record_to_json(integrity.seal_record(record)).encode("utf-8")
-        )
+        content = record_to_json(integrity.seal_record(record)).encode("utf-8")
+        filesystem.write_atomically(self.path(record.place), content)
 
     def seeds(self, place: RecordPlace) -> tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]:
         """Return the records of all seeds of one method and suite, and the errors of damaged ones.
@@ -314,7 +309,8 @@ class ResultStore:
             except DataError as error:
                 damaged[path] = error
             else:
-                records += [record] if record else []
+                if record:
+                    records.append(record)
         return records, damaged
 
 

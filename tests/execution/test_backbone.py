@@ -15,12 +15,15 @@ import pytest
 from bench.config import profiles
 from bench.data.corpus import make_corpus
 from bench.errors import CellFailedError, DataError, InputError
+from bench.exchange.offline_package import Packed
 from bench.exchange.offline_package import _write_model as packed_model
 from bench.execution import encoder_builder as making
 from bench.nn.model_folder import RecipeModel
 from bench.plan.backbones import backbone_shape, profile_backbone
+from bench.plan.cell_expansion import profile_options
 from bench.records.record import RunRecord, parse_record
 from bench.records.store import ResultStore
+from bench.registry import METHODS
 from bench.training.masked_lm_training import MlmSettings
 from bench.training.pretraining import train_mlm_head
 from bench.verify.stage_checks import plan_rerun as planned_again
@@ -64,7 +67,7 @@ sentences = 16
 evaluate_every = 8
 equal = {{ batch_size = 8 }}
 """
-LINES = [f"the {a} {b} sees a {c}" for a in ("old", "new") for b in ("dog", "cat") for c in ("house", "car")]
+LINES = [f"the {old} dog sees {count} houses" for old in ("old", "new") for count in range(2, 6)]
 
 
 @pytest.fixture
@@ -91,10 +94,8 @@ def _write_own(text: str = "") -> None:
 def made_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("kept") / "lm"
     settings = MlmSettings(**{**tomllib.loads(BASE)["pretrain"], "steps": 2})
-    backbone = profile_backbone(profiles.load_profile("mini"), None)
-    train_mlm_head(
-        backbone, make_corpus("text.txt.xz", LINES), settings, seed=1, out=out, command="bench pretrain"
-    )
+    backbone, text = profile_backbone(profiles.load_profile("mini"), None), make_corpus("text.txt.xz", LINES)
+    train_mlm_head(backbone, text, settings, seed=1, out=out, command="bench pretrain")
     return out
 
 
@@ -216,8 +217,6 @@ def test_a_cache_that_cannot_be_written_is_named(there: Path, monkeypatch: pytes
 
 
 def test_a_packed_one_keeps_its_recipe(there: Path, made_before: Path, tmp_path: Path) -> None:
-    from bench.exchange.offline_package import Packed
-
     shutil.copytree(made_before, planned().path)
     place, sha256 = packed_model(planned(), tmp_path / "pack", True, Packed([]))
     assert sha256 == planned().sha256  # float16 before and after
@@ -225,26 +224,18 @@ def test_a_packed_one_keeps_its_recipe(there: Path, made_before: Path, tmp_path:
 
 
 def test_equal_terms_hold_for_every_method(there: Path) -> None:
-    text = (
-        Path("own.toml").read_text() + "[methods.simcse]\nlr = 2e-4\n[methods.tncse]\nsub1 = { steps = 5 }\n"
-    )
+    text = Path("own.toml").read_text() + "[methods.simcse]\nlr = 2e-4\n[methods.tncse]\nsub1.steps = 5\n"
     Path("own.toml").write_text(text)
-    from bench.plan.cell_expansion import profile_options
-    from bench.registry import METHODS
-
     own = profiles.load_profile("own.toml")
     simcse = profile_options(METHODS.get("simcse").card, own)
-    assert {name: simcse[name] for name in ("batch_size", "steps", "eval_every", "lr")} == {
-        "batch_size": 8, "steps": 2, "eval_every": 1, "lr": 2e-4
-    }  # fmt: skip
+    assert [simcse[name] for name in ("batch_size", "steps", "eval_every", "lr")] == [8, 2, 1, 2e-4]
     for batch, steps in ((4, 4), (16, 1)):  # a table's own batches read as much
         table = {"simcse": {"batch_size": batch}}
         assert profile_options(METHODS.get("simcse").card, replace(own, methods=table))["steps"] == steps
     card = METHODS.get("tncse").card
     twin = profile_options(card, own, {"batch_size": 4})
-    assert {name: twin[name] for name in ("steps", "sub1.steps", "sub2.steps", "sub2.batch_size")} == {
-        "steps": 4, "sub1.steps": 5, "sub2.steps": 2, "sub2.batch_size": 8
-    }  # fmt: skip
+    names = ("steps", "sub1.steps", "sub2.steps", "sub2.batch_size")
+    assert [twin[name] for name in names] == [4, 5, 2, 8]
     assert own.budget is not None
     assert not missing_facts(own.budget.text, "every 8", "batch_size 8")
     Path("own.toml").write_text(text.replace("batch_size = 8", "batch_size = 0"))

@@ -21,15 +21,8 @@ from bench.eval.vector_storage import VectorFile
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts, numbers_in
 
-TEXT = [
-    "The doctor is reading a book.",
-    "a",
-    "",
-    "Two children are singing a song on the hill.",
-    "a",
-    "The doctor is reading a book on the hill.",
-    "The doctor is reading a book.",
-]
+TEXT = ["The doctor is reading a book.", "a", "", "Two children are singing a song on the hill.", "a"]
+TEXT += ["The doctor is reading a book on the hill.", "The doctor is reading a book."]
 
 
 class Lengths:
@@ -172,9 +165,8 @@ def test_encode(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piped
     (tmp_path / "text.txt").write_bytes(content)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     source = "-" if piped else "text.txt"
-    code, out, err = cli(
-        "encode", "noise", "--seed", "3", "--input", source, "--out", "v.npy", "--block", "2"
-    )
+    given = ("--seed", "3", "--input", source, "--out", "v.npy", "--block", "2")
+    code, out, err = cli("encode", "noise", *given)
     assert (code, err) == (0, "")
     assert not missing_facts(out, "v.npy: noise seed 3", "5 sentences", "8 dimensions")
     from bench_test_methods import Noise  # type: ignore[import-not-found]
@@ -193,8 +185,7 @@ def test_a_transformer_at_lower_precision(cli: Cli, tmp_path: Path, tiny_bert: P
 
 
 def test_the_default_block_is_the_streams() -> None:
-    (option,) = [option for option in command.params if option.name == "block"]
-    assert option.default == BLOCK
+    assert [option.default for option in command.params if option.name == "block"] == [BLOCK]
 
 
 BERT = "the tiny one"

@@ -24,6 +24,7 @@ from bench.execution.cell_run import run_cell
 from bench.execution.logs import open_logs
 from bench.execution.monitor import Eta, RunMonitor, find_run_folders, read_first_and_last
 from tests.support.cli import Cli, records, refusal
+from tests.support.executors import Clock
 from tests.support.messages import missing_facts
 
 ABOUT = {"method": "simcse", "seed": 1, "suites": ["toy"]}
@@ -33,18 +34,9 @@ BESIDES = {"load": 1, "evaluate toy": 1}
 WORK = {**BESIDES, "train sub": 10, "train joint": 20}
 
 
-class Clock:
-    """Time that passes when it is told to."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 @pytest.fixture
@@ -56,10 +48,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(root: Path) -> Iterator[Path]:
-    """The folder of a run of three cells of simcse."""
-    with events.open_run_folder(
-        root, {"simcse": 3}, {"simcse": {name: 3 * n for name, n in WORK.items()}}
-    ) as made:
+    work = {name: 3 * n for name, n in WORK.items()}
+    with events.open_run_folder(root, {"simcse": 3}, {"simcse": work}) as made:
         assert made is not None
         yield made
 
@@ -82,9 +72,8 @@ def begin_cell(
     folder: Path, name: str, clock: Clock, stages: dict[str, tuple[str, int]] = STAGES, **about: Any
 ) -> events.CellEvents:
     """A cell that trains: stages "sub" of 10 steps, then "joint" of 20."""
-    file = events.open_cell_file(
-        folder, Path(name), {**ABOUT, "work": events.count_cell_work(stages, BESIDES), **about}
-    )
+    facts = {**ABOUT, "work": events.count_cell_work(stages, BESIDES), **about}
+    file = events.open_cell_file(folder, Path(name), facts)
     return events.CellEvents(file, stages, BESIDES, clock=clock)
 
 
@@ -131,7 +120,6 @@ def run_whole(cell: events.CellEvents, clock: Clock, stages: Any = ("k1", "k2"))
 
 
 def look(run: RunMonitor) -> Eta:
-    """Time left of a run now, its files as fresh as can be."""
     run.look(0)
     return run.estimate_eta()
 
@@ -206,11 +194,8 @@ def test_an_unknown_time_is_a_bound_or_a_mark(folder: Path, run: RunMonitor, clo
     look(run)  # how long a dev evaluation takes is open
     row = ("simcse", "1", "sub", "2 of 10", "1", "", "0", "more than 16 s")
     assert run.rows() == [row]
-    for news, words in (
-        ({"doing": events.EVALUATES, "suite": "toy"}, "evaluates toy"),
-        ({"doing": events.PROBES}, "probes"),
-    ):
-        cell.report(news)
+    for phase, words in ((events.EVALUATES, "evaluates toy"), (events.PROBES, "probes")):
+        cell.report({"doing": phase, "suite": "toy"})
         look(run)
         assert run.lines() == [f"simcse seed 1: {words}, ? left"]
     assert str(Eta(float("nan"))) == str(Eta(1e300)) == "?"
@@ -399,43 +384,6 @@ def test_unwritable_events_stop_no_run(cli: Cli, tmp_path: Path, monkeypatch: py
     assert cli(*RUN, "--force")[0] == 0
 
 
-def fake_tensorboard(given: list[Any]) -> ModuleType:
-    module = ModuleType("torch.utils.tensorboard")
-
-    class SummaryWriter:
-        def __init__(self, folder: str, purge_step: int) -> None:
-            self.name = Path(folder).name
-            given.append(("open", "/".join(Path(folder).parts[-4:])))
-
-        def add_scalar(self, name: str, value: float, step: int, walltime: float | None = None) -> None:
-            given.append((self.name, name, value, step))
-
-        def flush(self) -> None: ...
-
-        def close(self) -> None:
-            given.append(("close", self.name))
-
-    module.SummaryWriter = SummaryWriter  # type: ignore[attr-defined]
-    return module
-
-
-def fake_wandb(given: list[Any]) -> ModuleType:
-    module = ModuleType("wandb")
-
-    def init(**settings: Any) -> Any:
-        given.append({name: settings[name] for name in ("name", "group", "mode", "dir", "project", "reinit")})
-        return SimpleNamespace(
-            define_metric=lambda name, step_metric: given.append((name, step_metric)),
-            log=given.append,
-            summary=SimpleNamespace(update=given.append),
-            finish=lambda: given.append("finished"),
-        )
-
-    module.init = init  # type: ignore[attr-defined]
-    module.Settings = lambda **settings: settings  # type: ignore[attr-defined]
-    return module
-
-
 @pytest.fixture
 def write_log(folder: Path, tmp_path: Path, clock: Clock) -> Any:
     """Lets a cell train, looks, lets it end, looks again; returns the lines that were told."""
@@ -449,9 +397,8 @@ def write_log(folder: Path, tmp_path: Path, clock: Clock) -> Any:
             look_at(folder)
             cell.end("ran", {"toy": 0.25})
             look_at(folder)
-            begin_cell(folder, "b", clock, method="untrained").report(
-                {"doing": events.EVALUATES}
-            )  # has no curve
+            curveless = begin_cell(folder, "b", clock, method="untrained")
+            curveless.report({"doing": events.EVALUATES})
             look_at(folder)
         return told
 
@@ -460,24 +407,41 @@ def write_log(folder: Path, tmp_path: Path, clock: Clock) -> Any:
 
 def test_tensorboard_gets_the_curves_of_each_stage(write_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", fake_tensorboard(given))
+
+    def open_writer(folder: str, purge_step: int) -> SimpleNamespace:
+        name = Path(folder).name
+        given.append(("open", "/".join(Path(folder).parts[-4:])))
+        writer = SimpleNamespace(flush=int, close=lambda: given.append(("close", name)))
+        writer.add_scalar = lambda *scalar, walltime=None: given.append((name, *scalar))
+        return writer
+
+    library: Any = SimpleNamespace(SummaryWriter=open_writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", library)
     assert write_log("tensorboard") == []
     assert given[0] == ("open", "local/simcse/seed-1/sub")
     steps = [entry for entry in given if entry[0] == "sub"]
     assert [entry[2:] for entry in steps if entry[1] == "loss"] == [(1.0, 1), (0.5, 2), (1 / 3, 3)]
     dev = [entry[1:] for entry in steps if entry[1] in ("dev", "gradient_norm")]
     assert dev == [("dev", 0.5, 3), ("gradient_norm", 3.0, 3)]
-    assert given[-4:] == [
-        ("open", ".tensorboard/local/simcse/seed-1"),
-        ("seed-1", "average/toy", 0.25, 0),
-        ("close", "sub"),
-        ("close", "seed-1"),
-    ]
+    *_, opened, average, first, last = given
+    assert (opened, average) == (
+        ("open", ".tensorboard/local/simcse/seed-1"), ("seed-1", "average/toy", 0.25, 0)
+    )  # fmt: skip
+    assert (first, last) == (("close", "sub"), ("close", "seed-1"))
 
 
 def test_wandb_gets_a_run_a_cell_and_asks_no_network(write_log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setitem(sys.modules, "wandb", fake_wandb(given))
+    run = SimpleNamespace(define_metric=lambda name, step_metric: given.append((name, step_metric)))
+    run.log, run.finish = given.append, lambda: given.append("finished")
+    run.summary = SimpleNamespace(update=given.append)
+
+    def init(**settings: Any) -> SimpleNamespace:
+        given.append(settings)
+        return run
+
+    library: Any = SimpleNamespace(init=init, Settings=dict)
+    monkeypatch.setitem(sys.modules, "wandb", library)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     assert write_log("wandb") == []
     opened, metric, first, *_ = given

@@ -26,7 +26,6 @@ SUITES = "toy,mini-contrast,mini-transfer,mini-evalrank"
 
 
 def results(folder: Path) -> tuple[str, list[EvalResult]]:
-    """Return a folder's model name and results, as two ways of the library read them."""
     metadata = metadata_load(folder / "README.md")
     assert metadata is not None
     name, entries = model_index_to_eval_results(metadata["model-index"])
@@ -62,14 +61,12 @@ def test_an_export_carries_the_scores_of_its_records(cli: Cli, tmp_path: Path, t
     assert sorted(map(str, shown)) == sorted(map(str, wanted))
     assert len(shown) == 12
     assert all("synthetic data)" in entry.dataset_name for entry in entries)
-    kinds = {
-        entry.dataset_config: (entry.task_type, entry.metric_type, entry.metric_name) for entry in entries
-    }
-    assert {suite: kind for suite, kind in kinds.items() if suite is not None} == {
-        "toy": ("sentence-similarity", "spearman_cosine", "Spearman Cosine"),
-        "mini-contrast": ("sentence-similarity", "accuracy", "Accuracy"),
-        "mini-transfer": ("text-classification", "accuracy", "Accuracy"),
-        "mini-evalrank": ("text-retrieval", "mrr", "MRR"),
+    kinds = {(e.dataset_config, e.task_type, e.metric_type, e.metric_name) for e in entries}
+    assert {kind for kind in kinds if kind[0] is not None} == {
+        ("toy", "sentence-similarity", "spearman_cosine", "Spearman Cosine"),
+        ("mini-contrast", "sentence-similarity", "accuracy", "Accuracy"),
+        ("mini-transfer", "text-classification", "accuracy", "Accuracy"),
+        ("mini-evalrank", "text-retrieval", "mrr", "MRR"),
     }
     assert read_model_card(tmp_path / "out") == {"training_datasets": []}
 
@@ -90,9 +87,8 @@ def test_a_last_checkpoint_has_its_own_scores(cli: Cli, tmp_path: Path, tiny_ber
     base = ("--suite", "toy", "--dev", "toy", "--corpus", "text.txt", "--backbone", str(tiny_bert), *given)
     assert cli("run", "--methods", "simcse", "--seeds", "3", *base)[0] == 0
     record = record_of(tmp_path / "results" / "local", "toy")
-    values = {
-        s["metric"]: s["value"] for s in record["scores"] if s["task"] == "TOY" and s["subset"] == "all"
-    }
+    scores = (score for score in record["scores"] if (score["task"], score["subset"]) == ("TOY", "all"))
+    values = {score["metric"]: score["value"] for score in scores}
     assert len(set(values.values())) == 2
     for checkpoint, metric in (("selected", "spearman"), ("last", "spearman_last")):
         options = ("--seed", "3", "--checkpoint", checkpoint, "--out", checkpoint)
@@ -110,15 +106,13 @@ RECORD = RunRecord(
 )  # fmt: skip
 
 
-def index(record: RunRecord, *tasks: Any, name: str = "name", checkpoint: str = "selected") -> str:
-    """Return the YAML of one record, of a method without stages."""
+def index(record: RunRecord, *tasks: Any, name: str = "name", stages: str = "", last: bool = False) -> str:
     plan = cast(Plan, SimpleNamespace(suites={record.suite: tasks}))
-    job = cast(Job, SimpleNamespace(suite=record.suite, cell=SimpleNamespace(stages=())))
-    return build_model_index(name, plan, [(job, record)], checkpoint)
+    job = cast(Job, SimpleNamespace(suite=record.suite, cell=SimpleNamespace(stages=stages)))
+    return build_model_index(name, plan, [(job, record)], "last" if last else "selected")
 
 
 def parsed(yaml: str) -> tuple[str, list[EvalResult]]:
-    """Return what stands in a card with this front matter."""
     card = ModelCard(f"---\nlicense: mit\n{format_front_matter({'model_index': yaml})}---\n\n# Body\n")
     assert card.text.strip() == "# Body"
     metadata = cast(Any, card.data).to_dict()
@@ -170,10 +164,8 @@ def test_a_record_without_the_checkpoints_scores_gives_nothing() -> None:
     assert index(replace(RECORD, scores=()), task()) == ""
     subset = replace(RECORD, scores=(Score("T", "part", "spearman", 0.5, 3),))
     assert index(subset, task()) == ""
-    plan = cast(Plan, SimpleNamespace(suites={"s": [task()]}))
-    trained = cast(Job, SimpleNamespace(suite="s", cell=SimpleNamespace(stages=("a stage",))))
-    assert build_model_index("m", plan, [(trained, RECORD)], "last") == ""
-    assert build_model_index("m", plan, [(trained, RECORD)], "selected") != ""
+    assert index(RECORD, task(), stages="one", last=True) == ""
+    assert index(RECORD, task(), stages="one") != ""
 
 
 def test_a_task_of_mteb_has_its_data_set_and_its_own_metric() -> None:
@@ -181,17 +173,14 @@ def test_a_task_of_mteb_has_its_data_set_and_its_own_metric() -> None:
         return MtebTask(MtebName(name, name), kind, score, (f"mteb/{name.lower()}", "0123abc"), ("test",))
 
     tasks = of_mteb("Sts", "STS", "cosine_spearman"), of_mteb("Find", "Retrieval", "ndcg_at_10")
-    scores = (
-        *(Score(name, "all", "main_score", value, 9) for name, value in (("Sts", 0.5), ("Find", 0.7))),
-        *(Score("Sts", "all", "spearman", 0.5, 9), Score("Find", "all", "ndcg@10", 0.7, 9)),
-        Score("avg", "all", "main_score", 0.6, 2),
-    )
+    values = [("Sts", "main_score", 0.5), ("Find", "main_score", 0.7), ("Sts", "spearman", 0.5)]
+    values += [("Find", "ndcg@10", 0.7), ("avg", "main_score", 0.6)]
+    scores = tuple(Score(name, "all", metric, value, 9) for name, metric, value in values)
     record = replace(RECORD, suite="mteb:Sts,Find", tasks={"Sts": {}, "Find": {}}, scores=scores)
     _, (sts, find, average) = parsed(index(record, *tasks))
     assert (sts.task_type, sts.metric_type) == ("sentence-similarity", "spearman_cosine")
     assert sts.metric_value == 0.5
     assert (find.task_type, find.task_name, find.metric_type) == ("text-retrieval", "Retrieval", "ndcg@10")
     assert (find.dataset_type, find.dataset_revision, find.dataset_name) == ("mteb/find", "0123abc", "Find")
-    assert (average.task_type, average.metric_name, average.dataset_revision) == (
-        "feature-extraction", "Main Score", None,
-    )  # fmt: skip
+    assert (average.task_type, average.metric_name) == ("feature-extraction", "Main Score")
+    assert (average.metric_value, average.dataset_revision) == (0.6, None)

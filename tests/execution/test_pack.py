@@ -39,7 +39,6 @@ def run_packed(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def rounded(folder: Path) -> Path:
-    """A backbone in float32 whose numbers are no float16's."""
     shutil.copytree(BACKBONE, folder)
     file = next(folder.glob("*.safetensors"))
     wide = {name: tensor.float() * (1 + 1e-4) for name, tensor in load_file(file).items()}

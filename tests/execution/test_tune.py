@@ -139,7 +139,6 @@ def test_other_texts_and_models(cli: Cli, tmp_path: Path, tiny_bert: Path, plans
 def test_the_lines_train_what_was_tuned(
     cli: Cli, method: str, option: str, given: Any, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A table takes a method out of the budget, so it has to say the lengths itself."""
     profile = replace(profiles.load_profile("quick"), budget=Budget(16, sentences=64))
     monkeypatch.setattr(profiles, "load_profile", lambda _: profile)
     name = method.partition("[")[0]
@@ -245,8 +244,9 @@ def test_every_tuned_value_is_the_best_of_its_grid(name: str) -> None:
 
 def test_match_gives_simcse_as_many_texts(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     methods = "simcse[steps=5],short=simcse[match=pair],often=simcse[match=pair,eval_every=2]"
-    other = ("--set", "pair.steps=6", "--set", "pair.batch_size=4")
-    code, _, err = cli(*without_steps(tiny_bert, corpus), "--seeds", "1", *other, "--methods", methods)
+    usual, other = arguments(tiny_bert, corpus), ("--set", "pair.steps=6", "--set", "pair.batch_size=4")
+    short = (*usual[: usual.index("--set")], "--set", "simcse.batch_size=8")  # and the steps are open
+    code, _, err = cli(*short, "--seeds", "1", *other, "--methods", methods)
     assert code == 0, err
     by_method = {record.method: record for record in records(tmp_path).values()}
     stage = by_method["short"].training["stages"]["simcse"]
@@ -256,12 +256,6 @@ def test_match_gives_simcse_as_many_texts(cli: Cli, tmp_path: Path, tiny_bert: P
     stage = by_method["often"].training["stages"]["simcse"]
     assert [step for step, _ in stage["dev_curve"]] == [2, 4, 6]  # what the user says
     assert the_record(tmp_path, 1).key
-
-
-def without_steps(tiny_bert: Path, corpus: Path) -> tuple[str, ...]:
-    """The usual arguments, without what they say of how long SimCSE trains."""
-    given = arguments(tiny_bert, corpus)
-    return (*given[: given.index("--set")], "--set", "simcse.batch_size=8")
 
 
 def test_a_method_that_set_matches_may_be_set_itself(cli: Cli) -> None:

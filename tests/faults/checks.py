@@ -31,15 +31,12 @@ def expect(held: object, what: str) -> None:
 
 @dataclass(frozen=True)
 class Done:
-    """What a run left: its exit code (minus the signal that ended it), stdout and stderr."""
-
     code: int
     out: str
     error: str
 
 
 def records(folder: Path, campaign: str = "local") -> list[RunRecord]:
-    """All records of a campaign; raises NotSurvivedError for a half one."""
     store = ResultStore(folder / "results", campaign)
     try:
         return store.records() if store.root.is_dir() else []
@@ -83,13 +80,11 @@ def finished(folder: Path, campaign: str = "local") -> dict[Path, int]:
 
 
 def check_kept(before: dict[Path, int], after: dict[Path, int]) -> None:
-    """Raise NotSurvivedError unless what was finished is still there as it was written."""
     for path, stamp in before.items():
         expect(after.get(path) == stamp, f"{path}: finished, and written again or lost")
 
 
 def check_whole(folder: Path, expected: dict[str, bytes]) -> None:
-    """Raise NotSurvivedError unless a finished campaign has these bytes and nothing else lies about."""
     kept = stable(folder)
     differing = sorted(name for name in kept.keys() | expected.keys() if kept.get(name) != expected.get(name))
     expect(not differing, f"{folder}: other bytes than undisturbed: {', '.join(differing)}")
@@ -97,7 +92,6 @@ def check_whole(folder: Path, expected: dict[str, bytes]) -> None:
 
 
 def check_nothing_left(folder: Path) -> None:
-    """Raise NotSurvivedError if something half written, or hidden and no lock, lies about."""
     strays = sorted(map(str, _strays(folder)))
     expect(not strays, f"left lying about: {', '.join(strays)}")
 

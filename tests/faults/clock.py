@@ -16,7 +16,6 @@ from tests.faults.scripts import Parts, script
 
 
 def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
-    """Run while the clock goes back: the same bytes, no negative duration; probes and estimates too."""
     expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "backwards"
     scratch.mkdir()
     command = work.command(scratch, "--workers", str(workers))
@@ -39,7 +38,6 @@ def backwards(folder: Path, work: Work, workers: int = 1) -> Counter[str]:
 
 
 def backwards_elsewhere(folder: Path, work: Work) -> Counter[str]:
-    """Run another command while the clock goes back: the same bytes."""
     expected, scratch = undisturbed(work, folder / "undisturbed"), folder / "backwards"
     scratch.mkdir()
     done = run(scratch, work.command(scratch), fault="clock")

@@ -58,7 +58,6 @@ STAGES: dict[str, tuple[str, Damage]] = {
 
 
 def stages(folder: Path, damages: Sequence[str] = tuple(STAGES)) -> Counter[str]:
-    """Damage finished stages and run another campaign on them: they are trained again to the same bytes."""
     expected, log = undisturbed(TRAINED, folder, "--seeds", "1"), folder / "log"
     command = TRAINED.command(folder, "--seeds", "1")
     content = {path: _content(path) for path in _stages(folder)}
@@ -85,12 +84,10 @@ def _stages(folder: Path) -> list[Path]:
 
 
 def _content(stage: Path) -> dict[str, bytes]:
-    """What a stage holds, less the seconds that it took."""
     return {path.name: path.read_bytes() for path in stage.glob("part-*")}
 
 
 def predictions(folder: Path) -> Counter[str]:
-    """Damage predictions: statistics name them and leave them out, and the same run makes them again."""
     fact = "seed-2/toy.json: items left out, its predictions are missing or belong to another record"
 
     def check(name: str) -> None:
@@ -101,8 +98,6 @@ def predictions(folder: Path) -> Counter[str]:
 
 
 def records(folder: Path) -> Counter[str]:
-    """Damage a record as a whole: reports name it in one line, and the same run makes it again."""
-
     def check(name: str) -> None:
         if name != "missing":
             check_one_line(run(folder, ["report"]), "seed-2/toy.json", "this")
@@ -113,7 +108,6 @@ def records(folder: Path) -> Counter[str]:
 def _damage_cells(
     folder: Path, name: str, damages: dict[str, Damage], check: Callable[[str], None]
 ) -> Counter[str]:
-    """Damage a file of seed 2, check, and run the same command again: it makes that cell again alone."""
     expected, command = undisturbed(PLAIN, folder), PLAIN.command(folder)
     for what, damage in damages.items():
         file = next((folder / "results").glob(f"*/*/fault_plain*/seed-2/{name}"))

@@ -33,7 +33,6 @@ def full_disk(
     mounted: bool = False,
     part: str = "results",
 ) -> Counter[str]:
-    """Run on a disk with room for little, then, when there is room again, to the end."""
     expected, counts = undisturbed(work, folder / "undisturbed"), Counter[str]()
     for room in rooms:
         scratch = folder / f"room-{room}"
@@ -53,7 +52,6 @@ def full_disk(
 
 
 def reports(folder: Path, *, mounted: bool = False) -> Counter[str]:
-    """Let every report find its output's disk full, and the figures' and the draws' too."""
     results = folder / "results"
     if mounted:
         _mount(results)

@@ -22,16 +22,12 @@ _NEVER = ("Traceback", "Exception ignored", "KeyboardInterrupt", "leaked", "FAIL
 def interrupt(
     folder: Path, work: Work, interrupts: int, *, seed: int = 1, workers: int = 1, warm: bool = True
 ) -> Counter[str]:
-    """Interrupt runs of one work and resume them until so many interrupts were met.
-
-    With several workers the whole group gets the signal, as from a terminal, or the parent alone; every other
-    time it comes twice.
-    """
     rng = np.random.default_rng([seed, workers, warm])
 
     def disturb(target: Target) -> tuple[Done, str]:
         started = target.start()
         started.wait_for(target.folder / STARTED)
+        # to the whole group, as from a terminal, or to the parent
         group, twice = bool(rng.random() < 0.5), bool(rng.random() < 0.5)
         time.sleep(0.002 + rng.uniform(0, target.seconds))
         started.signal(signal.SIGINT, group=group)
@@ -48,7 +44,6 @@ def interrupt(
 
 
 def check_interrupted(done: Done) -> None:
-    """Raise NotSurvivedError unless a run ended as interrupted, with one line that says so."""
     if done.code != 130 or done.error.count(INTERRUPTED) != 1:
         raise NotSurvivedError(f"exit code {done.code} of an interrupted run: {done.error[-1500:]}")
     for word in _NEVER:

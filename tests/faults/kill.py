@@ -21,16 +21,6 @@ from tests.faults.checks import Done, NotSurvivedError, check_kept, expect, fini
 from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Change, Work, changes, finish, run, undisturbed, where
 from tests.faults.scripts import Parts, Target, rounds, script, shared_out
 
-KINDS = {
-    "write": "in the middle of a file",
-    "open": "before a file is made",
-    "os.mkdir": "before a folder is made",
-    "os.rename": "before a rename",
-    "os.remove": "before a removal",
-    "os.rmdir": "before a removal",
-    "fsync": "before an fsync",
-}
-
 
 def kill(
     folder: Path,
@@ -42,7 +32,6 @@ def kill(
     warm: bool = True,
     moment: tuple[str, str] | None = None,
 ) -> Counter[str]:
-    """Kill a command at changes of its folder and repeat it; every kind of change has its turn."""
     rng = np.random.default_rng([seed, workers, warm])
     extra = ("--workers", str(workers)) if work.verb[0] == "run" else ()
     expected, made = changes(work, folder / "undisturbed", *extra, warm=warm)
@@ -58,7 +47,7 @@ def kill(
         done = run(scratch, command, fault=f"{'kill_all' if group else 'kill'}:{at + 1}", warm=warm)
         if workers == 1:
             expect(done.code == -signal.SIGKILL, f"not killed at {made[at]}: {done}")
-            counts[KINDS[made[at].kind]] += 1
+            counts[f"at {made[at].kind}"] += 1
         else:
             counts += _hit(done, group=group)
         if rng.random() < 0.2 and counts.total() < kills:  # what goes on from there is killed as well
@@ -96,7 +85,6 @@ def _hit(done: Done, *, group: bool = False) -> Counter[str]:
 
 
 def kill_forced(folder: Path, work: Work, kills: int, *, seed: int = 1) -> Counter[str]:
-    """Kill ``--force`` on a finished campaign, then run it without: old or new, every cell is whole."""
     rng = np.random.default_rng(seed)
     alone = "--workers", "1"
     expected, command = undisturbed(work, folder), work.command(folder, *alone)

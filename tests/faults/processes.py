@@ -26,7 +26,6 @@ def share(
     seed: int = 1,
     warm: bool = True,
 ) -> Counter[str]:
-    """Start the same command several times at once; each cell and each stage is made once."""
     rng = np.random.default_rng([seed, processes, workers, kills])
     expected, made = changes(work, folder / "undisturbed", "--workers", str(workers))
     scratch = folder / "shared"

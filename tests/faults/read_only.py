@@ -73,7 +73,6 @@ def read_only(folder: Path, *, mounted: bool = False) -> Counter[str]:
 
 @contextmanager
 def _refused(scratch: Path, folder: Path, mounted: bool) -> Iterator[Callable[[Sequence[str]], Done]]:
-    """Let nothing be changed below a folder; yields what runs a command there."""
     if not mounted:
         yield partial(run, scratch, fault="read_only", BENCH_FAULT_BELOW=str(folder))
         return

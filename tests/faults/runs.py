@@ -44,15 +44,12 @@ _LONGEST = 300.0
 
 @dataclass(frozen=True)
 class Work:
-    """A command to disturb."""
-
     name: str
     arguments: tuple[str, ...]
     verb: tuple[str, ...] = ("run", "--suite", "toy")
     given: Callable[[Path], object] | None = None
 
     def command(self, folder: Path, *extra: str) -> list[str]:
-        """Return the arguments of ``bench`` in a scratch folder; writes there what it needs."""
         arguments = [*self.verb, *self.arguments, *extra]
         if self.given is not None:
             self.given(folder)
@@ -83,8 +80,6 @@ SIMCSE = Work(
 
 @dataclass
 class Run:
-    """A started run, the leader of its process group."""
-
     process: multiprocessing.context.ForkServerProcess
     out: Path
     error: Path
@@ -100,7 +95,6 @@ class Run:
             (os.killpg if group else os.kill)(self.pid, number)
 
     def wait_for(self, path: Path, lines: int = 0) -> None:
-        """Wait until it has made a file of so many lines; raises NotSurvivedError if it ends before."""
         while True:
             ended = self.process.exitcode is not None
             if path.exists() and path.read_bytes().count(b"\n") >= lines:
@@ -109,25 +103,21 @@ class Run:
             time.sleep(0.002)
 
     def wait_until_stopped(self) -> None:
-        """Wait until it has stopped itself; raises NotSurvivedError if it ends before."""
         while self._state() != "T":
             expect(self.process.exitcode is None, f"it didn't stop: {self.error.read_text()[-500:]}")
             time.sleep(0.002)
 
     def _state(self) -> str:
-        """The state that the system gives for it, "" where it is gone."""
         with suppress(OSError):
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
         return ""
 
     def wait_for_end_or(self, path: Path) -> bool:
-        """Wait until it has ended or made a file; returns whether the file is there."""
         while self.process.exitcode is None and not path.exists():
             time.sleep(0.002)
         return path.exists()
 
     def wait(self) -> Done:
-        """Wait for it and for every process of its group; raises NotSurvivedError if that takes minutes."""
         deadline = time.monotonic() + _LONGEST
         self.process.join(_LONGEST)
         code = self.process.exitcode
@@ -182,7 +172,6 @@ def start(
     out: Path | None = None,
     **extra: str,
 ) -> Run:
-    """Start ``bench ARGUMENTS`` in a folder, in a process group of its own."""
     number = len(list(folder.glob(".run-*.err")))
     out, error = out or folder / f".run-{number}.out", folder / f".run-{number}.err"
     for path in (out, error):
@@ -254,8 +243,6 @@ def _bench(
 
 @dataclass(frozen=True)
 class Change:
-    """A change that a run makes of its folder, as bench_faults counts them."""
-
     process: str
     kind: str
     path: str
@@ -286,7 +273,6 @@ def where(made: Sequence[Change], kind: str, pattern: str) -> list[int]:
 
 
 def _given_records(folder: Path) -> None:
-    """Copy the records of PLAIN into a folder; they are made once, beside it."""
     source = folder.parent / "records"
     if not source.exists():
         undisturbed(PLAIN, source, "--workers", "1")
@@ -295,7 +281,6 @@ def _given_records(folder: Path) -> None:
 
 
 def _given_bundle(folder: Path) -> None:
-    """Copy a bundle of SWEEP's records into a folder; it is made once, beside it."""
     source = folder.parent / "bundled"
     if not source.exists():
         undisturbed(SWEEP, source)

@@ -37,7 +37,6 @@ def own_mounts(module: str) -> bool:
 
 
 def script(about: str | None, survive: Callable[[Path, dict[str, int]], Parts], **options: int) -> NoReturn:
-    """Run a fault as a script: exit with its counts on one line and 0, or with what differed and 1."""
     parser = argparse.ArgumentParser(description=about)
     for name, default in options.items():
         parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
@@ -64,8 +63,6 @@ _COLD = 1.5
 
 @dataclass
 class Target:
-    """A run that is to be disturbed."""
-
     folder: Path
     command: list[str]
     warm: bool
@@ -82,7 +79,6 @@ Disturb = Callable[[Target], tuple[Done, str]]
 def rounds(
     folder: Path, work: Work, hits: int, disturb: Disturb, *, workers: int = 1, warm: bool = True
 ) -> Counter[str]:
-    """Disturb runs of one work and resume them until so many were hit."""
     extra, whole = ("--workers", str(workers)), folder / "undisturbed"
     whole.mkdir(parents=True)
     first = start(whole, work.command(whole, *extra))

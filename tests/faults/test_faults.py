@@ -290,8 +290,6 @@ def test_the_checks_notice_what_they_are_for(tmp_path: Path) -> None:
     ],
 )
 def test_storage_errors_are_told_from_others(tmp_path: Path, error: Exception, reason: str | None) -> None:
-    """In a training, the first kind ends the run; the second is the cell's own failure."""
-
     def train(out: Path) -> dict[str, object]:
         raise error
 

@@ -33,8 +33,6 @@ _CHANGED = ("changed since the run was planned",)
 
 @dataclass(frozen=True)
 class Loss:
-    """What is lost in mid-run."""
-
     file: str
     harm: Callable[[Path], object]
     work: Work
@@ -63,7 +61,6 @@ LOSSES = {
 
 
 def vanish(folder: Path, loss: Loss) -> Counter[str]:
-    """Harm a file in mid-run, put it back, and run the same command again."""
     whole, scratch = folder / "undisturbed", folder / "disturbed"
     suites = ("--suite", "toy,sickr-dev") if loss.work is DATA else ()
     for root in (whole, scratch):

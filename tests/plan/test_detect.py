@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -24,18 +25,12 @@ TWINS = {"tncse": (70.1, 72.0, 71.2), "jtcse": (70.4, 72.2, 71.7)}  # difference
 SIMCSE = (69.0, 70.5, 72.0)
 
 
-def planned(
-    folder: Path, methods: str, seeds: Sequence[int] = (1, 2, 3, 4, 5), campaign: str = "next"
-) -> Plan:
-    """A plan on the toy suite in profile mini; nothing is trained."""
-    spec = RunSpec(
-        parse_methods(methods), tuple(seeds), "mini", suites=("toy",), results=folder, campaign=campaign
-    )
-    return make_plan(spec)
+def planned(folder: Path, methods: str, seeds: Sequence[int] = range(1, 6), campaign: str = "next") -> Plan:
+    spec = RunSpec(parse_methods(methods), tuple(seeds), "mini", suites=("toy",), campaign=campaign)
+    return make_plan(replace(spec, results=folder))
 
 
 def finish(plan: Plan, averages: Mapping[str, Sequence[float]]) -> None:
-    """Write a finished record of every job, with these averages in points, by method and seed."""
     for job in plan.jobs:
         average = averages[job.place.method][(job.place.seed or 1) - 1] / 100
         scores = tuple(Score(task, "all", "spearman", average, 180) for task in (*job.record.tasks, "avg"))
@@ -65,10 +60,8 @@ def by_loops(points: float, sd: float, level: float = 0.95) -> int:
 def test_methods_that_share_stages_are_planned_in_pairs_from_earlier_records(tmp_path: Path) -> None:
     finish(planned(tmp_path, "tncse,jtcse", (1, 2, 3), "pilot"), TWINS)
     pair = one(plan_detection(planned(tmp_path, "tncse,jtcse"), 0.5))
-    assert (pair.first, pair.second, pair.suite, pair.seeds, pair.source) == (
-        "tncse", "jtcse", "toy", 5, "pilot",
-    )  # fmt: skip
-    assert not missing_facts(pair.shared, "2 trained stage")
+    assert (pair.first, pair.second, pair.suite) == ("tncse", "jtcse", "toy")
+    assert (pair.seeds, pair.source, missing_facts(pair.shared, "2 trained stage")) == (5, "pilot", [])
     (outlook,) = pair.outlooks
     sd = float(np.std([-0.3, -0.2, -0.5], ddof=1))
     assert (outlook.spread.design, outlook.spread.pilot, outlook.spread.df) == ("pairs", 3, 2)
@@ -99,9 +92,8 @@ def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_correcte
     assert (detection.family, detection.power) == (3, 0.8)
     assert detection.level == pytest.approx(1 - 0.05 / 3)
     apart, fixed, also = detection.pairs
-    assert [(pair.first, pair.second) for pair in detection.pairs] == [
-        ("tncse", "simcse"), ("tncse", "word_overlap"), ("simcse", "word_overlap"),
-    ]  # fmt: skip
+    names = [*combinations(methods.split(","), 2)]
+    assert [(pair.first, pair.second) for pair in detection.pairs] == names
     assert {pair.shared for pair in detection.pairs} == {None}
     one_sd, other_sd = (float(np.std(side, ddof=1)) for side in (TWINS["tncse"], SIMCSE))
     (outlook,) = apart.outlooks
@@ -138,21 +130,19 @@ def test_the_largest_pilot_counts_and_only_of_this_specification(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("averages", "seeds", "facts"),
+    ("averages", "facts"),
     [
-        ({"tncse": (70.0,), "jtcse": (70.5,)}, (1,), ("no earlier records", "both have", "--spread")),
-        ({"tncse": (70.0,), "simcse": (70.5,)}, (1,), ("no earlier records", "seeds of each", "--spread")),
-        ({"untrained": (), "word_overlap": ()}, (), ("neither has seeds", "bench compare")),
-        ({"tncse": (70.0,) * 2, "jtcse": (70.5,) * 2}, (1, 2), ("pairs", "pilot", "--spread")),
-        ({"tncse": (70.0, 70.5), "simcse": (70.5,) * 2}, (1, 2), ("one side", "pilot", "--spread")),
+        ({"tncse": (70.0,), "jtcse": (70.5,)}, ("no earlier records", "both have", "--spread")),
+        ({"tncse": (70.0,), "simcse": (70.5,)}, ("no earlier records", "seeds of each", "--spread")),
+        ({"untrained": (), "word_overlap": ()}, ("neither has seeds", "bench compare")),
+        ({"tncse": (70.0,) * 2, "jtcse": (70.5,) * 2}, ("pairs", "pilot", "--spread")),
+        ({"tncse": (70.0, 70.5), "simcse": (70.5,) * 2}, ("one side", "pilot", "--spread")),
     ],
 )
-def test_where_nothing_can_be_planned_one_line_says_what_to_do(
-    tmp_path: Path, averages: Mapping[str, Sequence[float]], seeds: tuple[int, ...], facts: tuple[str, ...]
-) -> None:
-    methods = ",".join(averages)
-    if seeds:
-        finish(planned(tmp_path, methods, seeds, "pilot"), averages)
+def test_no_plan(tmp_path: Path, averages: dict[str, Sequence[float]], facts: tuple[str, ...]) -> None:
+    methods, (count, *_) = ",".join(averages), map(len, averages.values())
+    if count:
+        finish(planned(tmp_path, methods, range(1, count + 1), "pilot"), averages)
     pair = one(plan_detection(planned(tmp_path, methods), 0.5))
     assert (pair.outlooks, missing_facts(pair.reason, *facts)) == ((), [])
 

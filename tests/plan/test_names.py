@@ -13,25 +13,11 @@ from bench.config import profiles
 from tests.support.cli import Cli, records, refusal
 from tests.support.forge import forge
 from tests.support.messages import missing_facts
+from tests.support.training import PLUGIN
 
 TOY = ("--suite", "toy")
 RESERVED, CASE = "Windows reserves", "differs only by"
 WORDS = ("run", "--methods", "word_overlap", *TOY)
-PLUGIN = """
-from bench_test_methods import Noise
-from bench.card import MethodCard
-from bench.registry import add_method
-
-
-@add_method
-class Reserved:
-    card = MethodCard(
-        name="aux", kind="baseline", summary="random", version=1, equations=("h = z",), needs_backbone=False
-    )
-
-    def build(self, context):
-        return Noise(context.seed)
-"""
 
 
 def renamed(tmp_path: Path, name: str, campaign: str = "local") -> None:
@@ -137,7 +123,7 @@ def test_a_merged_campaign(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_method_of_a_plugin_and_a_profile(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(PLUGIN)
+    (tmp_path / "mine.py").write_text(PLUGIN.replace("mine", "aux"))
     (tmp_path / "PRN.toml").write_text(resources.files(profiles).joinpath("mini.toml").read_text())
     error = refusal(cli, *WORDS, "--profile", "PRN.toml")
     assert not missing_facts(error, "--profile PRN.toml:", RESERVED, "'PRN'")

@@ -83,9 +83,8 @@ def test_equal_terms_are_the_budget_s_also_beside_a_table(cli: Cli, profile: str
     assert {f"{term}{of_budget}" for term in (*terms, "max_length=32")} <= set(simcse)
     assert "lr=0.001  (given)" in simcse
     tncse = show(cli, "tncse", "--profile", profile, "--set", "tncse.steps=7")["option"]
-    assert {f"sub1.steps={steps}{of_budget}", f"sub2.max_length=32{of_budget}", "steps=7  (given)"} <= set(
-        tncse
-    )
+    assert {f"sub1.steps={steps}{of_budget}", f"sub2.max_length=32{of_budget}"} <= set(tncse)
+    assert "steps=7  (given)" in tncse
     single = show(cli, "tncse_single", "--profile", profile)["option"]
     assert f"text=train{of_budget}" in single  # its card says train+sick
     assert f"sub1.lr={loaded.methods['tncse']['sub1']['lr']}  (profile {profile})" in tncse
@@ -99,9 +98,8 @@ def test_what_one_row_is_given_holds_against_what_all_of_its_method_are(cli: Cli
 
 def test_a_table_beside_equal_terms_overrules_them(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     load = profiles.load_profile
-    monkeypatch.setattr(
-        profiles, "load_profile", lambda name: replace(load(name), methods={"simcse": {"max_length": 16}})
-    )
+    methods = {"simcse": {"max_length": 16}}
+    monkeypatch.setattr(profiles, "load_profile", lambda name: replace(load(name), methods=methods))
     options = show(cli, "simcse", "--profile", "mini-equal")["option"]
     assert "max_length=16  (profile mini-equal)" in options
     assert f"batch_size=64{BUDGET} mini-equal)" in options

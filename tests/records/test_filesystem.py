@@ -102,7 +102,6 @@ def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_temporary_names_are_made_in_one_place() -> None:
-    """A process id is not unique where several machines share a folder."""
     tops = ("bench", "baselines", "methods", "reports")
     sources = (path for top in tops for path in (ROOT / top).rglob("*.py"))
     makers = [path.name for path in sources if "getpid" in path.read_text(encoding="utf-8")]

@@ -202,7 +202,6 @@ def test_compare_names_it(fact: Fact, tmp_path: Path) -> None:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """A plan of one job at the base record's place, with the base record finished there."""
     spec = RunSpec(parse_methods("noise"), (1,), "mini", suites=("toy",), results=tmp_path)
     plan = make_plan(spec)
     plan.store.prepare()
@@ -319,7 +318,6 @@ def test_the_table_is_whole() -> None:
 
 @pytest.mark.parametrize(("name", "field"), [("compilation", "compiled"), ("dropout set in", "dropout")])
 def test_a_fact_that_came_later_leaves_the_keys_of_earlier_records(name: str, field: str) -> None:
-    """The key is the digest that these facts had when there was no such fact."""
     assert [fact.name for fact in FACTS if fact.later] == ["dropout set in", "compilation"]
     earlier = [fact for fact in KEYED if not fact.later]
     assert fingerprint.compute_record_key(BASE) == fingerprint.hash_canonical_json(
@@ -348,7 +346,6 @@ def with_members(**options: Any) -> RunRecord:
 
 
 def test_every_option_of_the_name_has_that_default() -> None:
-    """Else keys of one method would lose what another one's records say."""
     options = [option for _, method in discover() for option in method.card.options if option.name in LATEST]
     assert {option.name for option in options} == LATEST.keys()
     for option in options:

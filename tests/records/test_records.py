@@ -1,19 +1,23 @@
-"""Records: their stages, their averages."""
+"""Records: their shapes, their stages, their averages, what the committed ones show."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench import schema
 from bench.errors import DataError
 from bench.records import record as stored
 from bench.records.integrity import find_record_faults, seal_record
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
 from bench.reports.tables.sweep_tables import stage_curves
+from bench.schema import Block, ListOf, MapOf, Maybe, is_boolean, is_count, is_text
+from tests.conftest import Bench
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, records
 from tests.support.docs_commands import ROOT
@@ -119,3 +123,93 @@ def test_commands_name_such_a_record(cli: Cli, tmp_path: Path, command: tuple[st
     assert found == code, err
     fact = "in doubt: campaign local" if command[0] == "site" else "TOY x spearman is of no items"
     assert fact in out + err
+
+
+BLOCK = Block({"a": is_count}, {"b": ListOf(MapOf(is_text), least=1), "c": Maybe(is_boolean)}, closed=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"a": 1}, None),
+        ({"a": 1, "b": [{}, {"x": "y"}], "c": None}, None),
+        ({"a": -1}, "a"),
+        ({"a": True}, "a"),
+        ({"b": [{}]}, "a"),
+        ({"a": 1, "z": 2}, "z"),
+        ({"a": 1, "b": []}, "b"),
+        ({"a": 1, "b": [{}, {"x": 3}]}, "b[1].x"),
+        ({"a": 1, "b": [{}, []]}, "b[1]"),
+        ({"a": 1, "c": 0}, "c"),
+        ([1], "."),
+    ],
+)
+def test_a_fault_is_named_by_its_place(value: Any, place: str | None) -> None:
+    assert schema.find_fault(value, BLOCK) == place
+
+
+@pytest.mark.parametrize("shape", [BLOCK, ListOf(is_text), MapOf(is_text), Maybe(is_boolean), is_boolean])
+def test_a_value_that_is_wrong_itself_is_a_dot(shape: schema.Shape) -> None:
+    assert schema.find_fault(3, shape) == "."
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"a": [1, 0.5, "ü", None, True, {"b": []}]}, None),
+        ({"a": [1, {"b": float("inf")}]}, "a[1].b"),
+        ({"a": [1, {"b": 2**63}]}, "a[1].b"),
+        ({"a": ["\ud800"]}, "a[0]"),
+        ({"a": {"\ud800": 1}}, "a"),
+        ({"\ud800": 1}, "."),
+    ],
+)
+def test_what_cannot_be_written_again_is_named(value: Any, place: str | None) -> None:
+    assert schema.find_unwritable(value) == place
+
+
+@pytest.mark.parametrize("wrap", [lambda inner: {"a": inner}, lambda inner: [inner]])
+def test_what_lies_too_deep_is_named(wrap: Callable[[Any], Any]) -> None:
+    value: Any = 1
+    for _ in range(schema.DEEPEST):
+        value = wrap(value)
+    assert schema.find_unwritable(value) is None
+    assert schema.find_unwritable(value, schema.DEEPEST - 1) is not None
+    place = schema.find_unwritable(wrap(value))
+    assert place is not None
+    assert place in (".".join(["a"] * schema.DEEPEST), "[0]" * schema.DEEPEST)
+
+
+MARGIN = 0.05
+
+
+def read(folder: Path) -> list[RunRecord]:
+    records = [parse_record(path.read_text(), path.name) for path in sorted(folder.rglob("mini.json"))]
+    return [record for record in records if record.method == "simcse" or record.seed is None]
+
+
+def worst_margin(records: Sequence[RunRecord]) -> float:
+    scores = {(record.name, record.method, record.seed): record.score("MINI") for record in records}
+    trained = [value for (name, _, _), value in scores.items() if name == "simcse" and value is not None]
+    floors = [value for (name, _, _), value in scores.items() if name != "simcse" and value is not None]
+    assert len(floors) == 3  # word_overlap, untrained cls and avg
+    return min(trained) - max(floors)
+
+
+def test_committed_records() -> None:
+    records = read(ROOT / "results" / "mini")
+    assert sorted(record.seed for record in records if record.seed is not None) == [1, 2, 3]
+    assert {record.world["seed"] for record in records if record.world} == {1}
+    assert all(record.world and any("no benchmark" in note for note in record.notes) for record in records)
+    steps = {r.training["stages"]["simcse"]["steps"] for r in records if r.name == "simcse"}
+    assert steps == {150}
+    assert worst_margin(records) >= MARGIN
+
+
+@pytest.mark.long  # bench check trains the same simcse wherever these tests run
+def test_a_new_run_of_the_default_profile(bench: Bench, tmp_path: Path) -> None:
+    methods = "word_overlap,untrained,untrained:avg,simcse"
+    done = bench("run", "--methods", methods, "--seeds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "no benchmark" in done.stdout
+    assert worst_margin(read(tmp_path / "results" / "local")) >= MARGIN

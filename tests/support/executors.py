@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,16 @@ def log_start(task: Task) -> str:
 
 def needs(task: Task) -> frozenset[str]:
     return frozenset(task[1])
+
+
+@dataclass
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class FakeRay:

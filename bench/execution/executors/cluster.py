@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.records.filesystem import is_locked, lock_descriptor
+from bench.records.filesystem import lock_descriptor
 
 WHERE = "--ray-address"
 _QUIET = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".", "RAY_USAGE_STATS_ENABLED": "0"}
@@ -46,11 +46,6 @@ def hold_folder(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def is_folder_held(path: Path) -> bool:
-    """Return whether another process visibly holds the lock."""
-    return is_locked(path, shared=True) is True
-
-
 @contextmanager
 def join_cluster(address: str) -> Iterator[Any]:
     """Yield ray, joined to the cluster; leave it afterwards, unless the program had joined before."""
@@ -63,9 +58,8 @@ def join_cluster(address: str) -> Iterator[Any]:
     try:
         ray = importlib.import_module("ray")
     except ModuleNotFoundError as error:
-        raise InputError(
-            "ray is not installed", where="--executor ray", hint="pip install 'cse-bench[ray]'"
-        ) from error
+        hint = "pip install 'cse-bench[ray]'"
+        raise InputError("ray is not installed", where="--executor ray", hint=hint) from error
     if ray.is_initialized():
         yield ray
         return

@@ -70,10 +70,9 @@ class WorkerProcesses:
                         yield future.result()
             except BrokenProcessPool as error:
                 wait_for_sigterm()
-                raise CellFailedError(
-                    "a worker process died (killed, or out of memory?)",
-                    hint="finished cells are kept: run the same command again, with fewer --workers",
-                ) from error
+                what = "a worker process died (killed, or out of memory?)"
+                hint = "finished cells are kept: run the same command again, with fewer --workers"
+                raise CellFailedError(what, hint=hint) from error
             except (KeyboardInterrupt, GeneratorExit):
                 for child in multiprocessing.active_children():
                     child.terminate()  # its work is lost; finished results are on disk

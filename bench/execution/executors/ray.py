@@ -14,9 +14,10 @@ from typing import Any
 from bench.config.plugins import load_plugins
 from bench.config.spec import Plugin
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.execution.executors.cluster import WHERE, hold_folder, is_folder_held, join_cluster
+from bench.execution.executors.cluster import WHERE, hold_folder, join_cluster
 from bench.execution.executors.local import Begins, Needs, Result, Task, begin_always, need_nothing, take_task
 from bench.records.environment import collect_provenance
+from bench.records.filesystem import is_locked
 
 RETRIES = 3  # restarts of a task whose worker or node dies
 _LOOK = 5.0  # seconds between looks at the nodes
@@ -26,12 +27,10 @@ _BLAS = "OMP_NUM_THREADS"
 
 @dataclass(frozen=True)
 class RayTasks:
-    """Runs each task on some node of a Ray cluster; function, tasks and results must pickle.
+    """Runs each task on some node of a Ray cluster; function, tasks and results must pickle."""
 
-    ``address`` is HOST:PORT, "auto" for this machine's cluster, "local" for one that lasts for the run, or ""
-    for RAY_ADDRESS, otherwise "auto". Every node has the results folder under the same path.
-    """
-
+    # ``address`` is HOST:PORT, "auto" for this machine's cluster, "local" for one that lasts for the run, or
+    # "" for RAY_ADDRESS, otherwise "auto". Every node has the results folder under the same path.
     folder: Path
     address: str = ""
     workers: int = 0  # 0: as many as the cluster has room for
@@ -53,10 +52,8 @@ class RayTasks:
         with join_cluster(self.address) as ray, hold_folder(self.folder) as lock:
             if not self._count_slots(ray):
                 raise InputError(f"no node of the Ray cluster has {self._describe_resources()}", where=WHERE)
-            packed = [ray.put((function, list(tasks)))]
-            start = _WorkerStart(
-                lock, Path.cwd(), _worker_environment(), _library_versions(), self.plugins, packed
-            )
+            packed, settings = [ray.put((function, list(tasks)))], _worker_environment()
+            start = _WorkerStart(lock, Path.cwd(), settings, _library_versions(), self.plugins, packed)
             wanted = [needs(task) for task in tasks]
             for done in self._submit_tasks(ray, start, wanted, lambda index: begins(tasks[index])):
                 with _convert_ray_errors(ray):
@@ -141,16 +138,15 @@ def _prepare_worker(start: _WorkerStart) -> None:
     for name, value in start.environment.items():
         if not os.environ.get(name):
             os.environ[name] = value
-    if _BLAS in start.environment:  # set by Ray, read by numpy
+    os.environ.pop(_BLAS, None)  # set by Ray, read by numpy
+    if _BLAS in start.environment:
         os.environ[_BLAS] = start.environment[_BLAS]
-    else:
-        os.environ.pop(_BLAS, None)
     hint = "the command and --results belong in a folder that all nodes share, under the same path"
     try:
         os.chdir(start.folder)
     except OSError as error:
         raise BenchError(f"{node} has no such folder", where=str(start.folder), hint=hint) from error
-    if not is_folder_held(start.lock):
+    if not is_locked(start.lock, shared=True):
         hint += ", whose locks (flock) hold on all of them"
         raise BenchError(f"{node} doesn't share this folder", where=str(start.lock.parent), hint=hint)
     versions = _library_versions()
@@ -182,7 +178,6 @@ def _convert_ray_errors(ray: Any) -> Iterator[None]:
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
-        raise CellFailedError(
-            f"a worker died {1 + RETRIES} times (killed, or out of memory?): {type(error).__name__}",
-            hint="finished cells are kept: run the same command again, with fewer --workers",
-        ) from error
+        what = f"a worker died {1 + RETRIES} times (killed, or out of memory?): {type(error).__name__}"
+        hint = "finished cells are kept: run the same command again, with fewer --workers"
+        raise CellFailedError(what, hint=hint) from error
