@@ -19,7 +19,7 @@ from bench.errors import BenchError
 from bench.gradient.angles import TAUS, FloatArray, RatioBounds, ratio_bounds
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.device import to_float64
-from bench.training.batch_encoding import cls_states
+from bench.training.batch_encoding import pooled_states
 from bench.training.randomness import own_random_state
 
 BATCH = 128
@@ -41,7 +41,7 @@ def dropout_views(
     with own_random_state(seed, "views", encoder.device), torch.no_grad():
         model.train()
         try:
-            states = cls_states(model, [*rows, *rows], encoder.tokenizer.pad_token_id)
+            states = pooled_states(model, [*rows, *rows], encoder.tokenizer.pad_token_id)
         finally:
             model.train(training)
     vectors = to_float64(states).cpu().numpy()

@@ -39,11 +39,7 @@ def select_auto_class(kind: object) -> Any:
 
 
 def inspect_model(model: Any, where: str) -> ModelTraits:
-    """Measure state size, causality and sensitivity to padding on a few tokens.
-
-    Raises InputError for a model that needs more than token ids, gives fewer states than tokens, or needs
-    padding.
-    """
+    """Measure size, causality and sensitivity to padding; InputError where ids give no state a token."""
     if is_layered(model):
         return ModelTraits(int(model.config.hidden_size), causal=False, sees_padding=False)
     middle, long = _count_embeddings(model) // 2, min(2 * _PROBE, count_positions(model) or 2 * _PROBE)
@@ -192,11 +188,9 @@ def find_longest_input(model: Any, tokenizer: Any) -> int:
     """Return the longest input in tokens, specials included; InputError where it is too short for a word."""
     positions, given = count_positions(model), tokenizer.model_max_length
     if not isinstance(given, int | float) or not given >= 3 or (positions is not None and positions < 3):
-        raise InputError(
-            f"its longest input is {given!r} tokens by its tokenizer, {positions} by its positions",
-            where=Path(str(tokenizer.name_or_path)).name,
-            expected="room for a word between the two special tokens",
-        )
+        what = f"its longest input is {given!r} tokens by its tokenizer, {positions} by its positions"
+        expected = "room for a word between the two special tokens"
+        raise InputError(what, where=Path(str(tokenizer.name_or_path)).name, expected=expected)
     if positions is None:
         return int(given) if given < _UNBOUNDED else DEFAULT_LENGTH
     return int(min(positions, given))
@@ -228,11 +222,8 @@ def check_vocabulary(model: Any, tokenizer: Any, where: str) -> None:
 
 def missing_embedding_error(size: int, number: int, token: str, where: str) -> InputError:
     """Return the error for a token beyond the table of embeddings."""
-    return InputError(
-        f"the tokenizer's token {token!a} has the id {number}, the model's table of embeddings {size} rows",
-        where=where,
-        expected="the tokenizer that the model was trained with",
-    )
+    what = f"the tokenizer's token {token!a} has the id {number}, the model's table of embeddings {size} rows"
+    return InputError(what, where=where, expected="the tokenizer that the model was trained with")
 
 
 def find_table_limit(model: Any, tokenizer: Any) -> int | None:
@@ -245,7 +236,5 @@ def _count_embeddings(model: Any) -> int:
     try:
         return int(model.get_input_embeddings().weight.shape[0])
     except (NotImplementedError, AttributeError) as error:
-        raise InputError(
-            f"{type(model).__name__} has no table of token embeddings",
-            expected="an encoder or a decoder of tokens",
-        ) from error
+        what = f"{type(model).__name__} has no table of token embeddings"
+        raise InputError(what, expected="an encoder or a decoder of tokens") from error

@@ -18,27 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.architecture import (
-    check_first_token,
-    check_padding_index,
-    check_vocabulary,
-    find_longest_input,
-    find_output_side,
-    find_table_limit,
-    find_token_types,
-    get_layer_states,
-    inspect_model,
-    missing_embedding_error,
-    select_auto_class,
-    set_padding_token,
-)
-from bench.nn.folder_checks import (
-    check_unread_weights,
-    check_weight_types,
-    dtype_facts,
-    find_projections,
-    projection_error,
-)
+from bench.nn import architecture, folder_checks, untrusted
 from bench.nn.hidden_states import build_attention_mask, is_layered, pool_states, select_mask_state
 from bench.nn.prompt import Prompt
 from bench.nn.tokens import (
@@ -50,15 +30,6 @@ from bench.nn.tokens import (
     move_to_device,
     pad_chunk,
     send_tensor,
-)
-from bench.nn.untrusted import (
-    check_folder,
-    check_tokenizer,
-    check_weights,
-    find_ignored_code,
-    forbid_hub,
-    loading_error,
-    read_model_type,
 )
 
 _UNREAD = "_bench_unread"
@@ -211,24 +182,26 @@ class TransformerEncoder:
                 source = load_backbone(source, needs_pooler=pooling == "pooler")
             self.model, self.tokenizer = source
             self._name = Path(str(self.tokenizer.name_or_path)).name
-            self.dim, self.causal, self.sees_padding = inspect_model(self.model.eval(), self._name)
+            self.dim, self.causal, self.sees_padding = architecture.inspect_model(
+                self.model.eval(), self._name
+            )
         if pooling == "cls" and not is_layered(self.model):
-            check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
+            architecture.check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
         self.model.to(device)
-        self.max_length = find_longest_input(self.model, self.tokenizer)
-        self._table = find_table_limit(self.model, self.tokenizer)
+        self.max_length = architecture.find_longest_input(self.model, self.tokenizer)
+        self._table = architecture.find_table_limit(self.model, self.tokenizer)
         self._specials = bool(self.tokenizer("")["input_ids"])
-        self._types = find_token_types(self.model, self.tokenizer)
+        self._types = architecture.find_token_types(self.model, self.tokenizer)
         self.facts: dict[str, str | int] = {
             "attention": str(self.model.config._attn_implementation),
             "max_length": self.max_length,
             "dim": self.dim,
             "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
-            **dtype_facts(folder),
-            **(find_ignored_code(folder) if folder else {}),
+            **folder_checks.dtype_facts(folder),
+            **(untrusted.find_ignored_code(folder) if folder else {}),
         }
-        if side := find_output_side(self.model):
+        if side := architecture.find_output_side(self.model):
             self.facts["states"] = f"the {side}'s"
         if unread := vars(self.model).get(_UNREAD):
             self.facts["unread"] = ", ".join(unread)
@@ -297,7 +270,7 @@ class TransformerEncoder:
         largest = 0 if self._table is None else max(max(row, default=0) for row in rows)
         if self._table is not None and largest >= self._table:
             token = self.tokenizer.convert_ids_to_tokens(largest)
-            raise missing_embedding_error(self._table, largest, token, self._name)
+            raise architecture.missing_embedding_error(self._table, largest, token, self._name)
         multiple = 1 if self.device == "cpu" or self.sees_padding else BUCKET
         pad = self.tokenizer.pad_token_id
         return pad_chunk(rows, pad, multiple=multiple, room=self.max_length, masked=True)
@@ -312,7 +285,7 @@ class TransformerEncoder:
             return pooled
         if self.pooling == "mask":
             return select_mask_state(output.last_hidden_state, chunk.ids, self.tokenizer.mask_token_id)
-        states = get_layer_states(output) if every_layer else (output.last_hidden_state,)
+        states = architecture.get_layer_states(output) if every_layer else (output.last_hidden_state,)
         vectors = pool_states(states, chunk.mask, self.pooling, first_layer=self.first_layer)
         if self._specials:
             return vectors
@@ -331,21 +304,21 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
     model, tokenizer, missing, unread = load_folder(
-        folder, select_auto_class(read_model_type(folder)), expected=expected
+        folder, architecture.select_auto_class(untrusted.read_model_type(folder)), expected=expected
     )
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
-    check_weights([key for key in missing if key not in missing_pooler], where)
-    if needs_pooler and (trained := find_projections(unread)):
-        raise projection_error(trained, where)
+    untrusted.check_weights([key for key in missing if key not in missing_pooler], where)
+    if needs_pooler and (trained := folder_checks.find_projections(unread)):
+        raise folder_checks.projection_error(trained, where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
         what = "the checkpoint has no pooler weights, so pooling 'pooler' is not possible"
         raise InputError(what, where=where, hint="use another pooling, such as cls or avg")
     if missing_pooler:
         model.pooler = None  # transformers drew one at random, which would differ from load to load
-    vars(model)[_UNREAD] = find_projections(unread)
-    check_vocabulary(model, tokenizer, where)
-    set_padding_token(model, tokenizer, where)
-    check_padding_index(model, where)
+    vars(model)[_UNREAD] = folder_checks.find_projections(unread)
+    architecture.check_vocabulary(model, tokenizer, where)
+    architecture.set_padding_token(model, tokenizer, where)
+    architecture.check_padding_index(model, where)
     return model, tokenizer
 
 
@@ -358,17 +331,17 @@ def load_folder(
     refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights.
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    check_folder(folder)
-    check_weight_types(folder)
+    untrusted.check_folder(folder)
+    folder_checks.check_weight_types(folder)
     try:
-        with silence_libraries(), forbid_hub():
+        with silence_libraries(), untrusted.forbid_hub():
             model, info = kind.from_pretrained(
                 folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
-        raise loading_error(error, folder.name, what, expected) from error
-    check_tokenizer(tokenizer, folder, model.config)
+        raise untrusted.loading_error(error, folder.name, what, expected) from error
+    untrusted.check_tokenizer(tokenizer, folder, model.config)
     missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
-    unread = check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name)
+    unread = folder_checks.check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name)
     return model, tokenizer, missing, unread

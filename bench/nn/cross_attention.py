@@ -103,7 +103,7 @@ def compute_twin_states(
     used = caels if cross_stream == "carry" else caels[-1:]
     states_a, records_a = record_layer_states(first, chunk, used, cls_only=cls_only)
     states_b, records_b = record_layer_states(second, chunk, used, cls_only=cls_only)
-    cross = _compute_cross_cls(records_a, records_b), _compute_cross_cls(records_b, records_a)
+    cross = compute_cross_cls(records_a, records_b), compute_cross_cls(records_b, records_a)
     return TwinStates(states_a, states_b, *cross)
 
 
@@ -149,21 +149,15 @@ def record_layer_states(
     return states, records
 
 
-def compute_cross_context(own: LayerRecord, other: LayerRecord, rows: int | None = None) -> Tensor:
-    """Return CACT = softmax(Q_a K_a^T / sqrt(d_head) + mask) V_b of ``rows`` queries, (B, R, H).
+def compute_cross_cls(own: Sequence[LayerRecord], other: Sequence[LayerRecord]) -> Tensor:
+    """Return [CLS] of the cross stream after the last CAEL, (B, H).
 
-    JTCSE eq. 8, 10, by the function that computes the layer's own context: with equal towers both are the
-    same.
+    At a CAEL CACT = softmax(Q_a K_a^T / sqrt(d_head) + mask) V_b (JTCSE eq. 8, 10) takes the place of the
+    layer's own context, by the function that computes that: with equal towers both are the same.
     """
-    heads = own.heads
-    return compute_attention(
-        own.layer.attention.self, heads.query[:, :rows], heads.key, other.heads.value, heads.mask
-    )
-
-
-def _compute_cross_cls(own: Sequence[LayerRecord], other: Sequence[LayerRecord]) -> Tensor:
-    """Return [CLS] of the cross stream after the last CAEL, (B, H)."""
     stream = own[0].heads.states[:, :1]
     for mine, theirs in zip(own, other, strict=True):
-        stream = apply_layer_output(mine.layer, compute_cross_context(mine, theirs, rows=1), stream)
+        heads, attention = mine.heads, mine.layer.attention.self
+        context = compute_attention(attention, heads.query[:, :1], heads.key, theirs.heads.value, heads.mask)
+        stream = apply_layer_output(mine.layer, context, stream)
     return stream[:, 0]

@@ -44,12 +44,9 @@ class TemplateEncoder(TransformerEncoder):
     def __init__(self, source: Loadable, template: str, places: int, pooling: str, device: str) -> None:
         super().__init__(source, pooling, device=device)
         if not self.causal:
-            raise InputError(
-                f"{type(self.model).__name__} is a bidirectional encoder",
-                where=self._name,
-                expected="a causal decoder, such as GPT-2, OPT or Llama",
-                hint="use hf:PATH for an encoder",
-            )
+            what = f"{type(self.model).__name__} is a bidirectional encoder"
+            expected = "a causal decoder, such as GPT-2, OPT or Llama"
+            raise InputError(what, where=self._name, expected=expected, hint="use hf:PATH for an encoder")
         if template.count(_PLACE) != places:
             what = f"the template '{template}' has {_PLACE} {template.count(_PLACE)} times"
             raise InputError(what, expected="once" if places == 1 else "twice")

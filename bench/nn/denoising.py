@@ -15,7 +15,6 @@ from bench.nn.architecture import first_position
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.hidden_states import is_layered, run_layers, select_mask_state
 from bench.nn.prompt import Prompt
-from bench.nn.tokens import move_to_device
 
 POSITIONS = ("released", "aligned", "unshifted")
 
@@ -81,14 +80,6 @@ def compute_template_noise(model: Any, templates: BareTemplates, mask_id: int) -
     else:
         states = model(input_ids=templates.ids, position_ids=templates.places).last_hidden_state
     return select_mask_state(states, templates.ids, mask_id)[templates.lengths]
-
-
-def denoise_states(
-    model: Any, prompt: Prompt, rows: Sequence[list[int]], states: Tensor, positions: str = "released"
-) -> Tensor:
-    """Return h - delta(l) of each row's state h, (B, H), l the sentence's length; whole and on one device."""
-    templates = move_to_device(build_bare_templates(model, prompt, rows, positions), model.device)
-    return states - compute_template_noise(model, templates, prompt.tokenizer.mask_token_id)
 
 
 class DenoisedEncoder(TransformerEncoder):

@@ -96,15 +96,10 @@ def check_target(out: Path) -> None:
 def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, Any] | None = None) -> None:
     """Write an encoder atomically as a folder that gives the same vectors when it is loaded.
 
-    Args:
-        encoder: A transformer, plain or with prompts, a table of token vectors, or a sum of such encoders.
-        out: Folder to write: a new or an empty one.
-        card: Model card in markdown, front matter excluded; loading instructions are added.
-        about: For the front matter, see :func:`bench.nn.model_metadata.format_front_matter`.
-
-    Raises:
-        InputError: a folder with content, another kind of encoder, or one with changed layers.
-        BenchError: writing fails.
+    It is a transformer, plain or with prompts, a table of token vectors, or a sum of such encoders. ``out``
+    is new or empty. ``card`` is markdown; front matter (``about``, see
+    :func:`bench.nn.model_metadata.format_front_matter`) and loading instructions are added. Raises InputError
+    for a folder with content, another kind of encoder, or changed layers; BenchError where writing fails.
     """
     check_target(out)
     try:
@@ -148,11 +143,9 @@ def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
     parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
     for part in map(_strip_prompts, parts):
         if isinstance(part, TemplateEncoder):
-            raise InputError(
-                f"a decoder's folder can't keep the template '{part.template}' around a sentence",
-                expected="an encoder with prompts before a sentence",
-                hint="name the method with the folder that it was made from: its weights are unchanged",
-            )
+            what = f"a decoder's folder can't keep the template '{part.template}' around a sentence"
+            hint = "name the method with the folder that it was made from: its weights are unchanged"
+            raise InputError(what, expected="an encoder with prompts before a sentence", hint=hint)
     kinds = TransformerEncoder | StaticEncoder
     if names := {type(part).__name__ for part in parts if not isinstance(_strip_prompts(part), kinds)}:
         what = f"an encoder of the kind {' and '.join(sorted(names))} can't be exported"
@@ -179,26 +172,13 @@ def _write_encoder(encoder: Encoder, folder: Path) -> None:
 
 
 def _write_part(part: Encoder, folder: Path) -> None:
-    if not isinstance(part, StaticEncoder):
-        _write_transformer(part, folder)
+    if isinstance(part, StaticEncoder):
+        if part.without is not None or not part.normalize:
+            raise InputError("a Model2Vec encoder can't be exported", hint="copy its folder")
+        save_static(part.tokenizer, part.table, folder)
+        _write_json(folder / SETTINGS, {"schema": SCHEMA, "kind": "static", "dim": part.dim})
+        _write_modules(folder, "StaticEmbedding", "Normalize")
         return
-    if part.without is not None or not part.normalize:
-        raise InputError("a Model2Vec encoder can't be exported", hint="copy its folder")
-    save_static(part.tokenizer, part.table, folder)
-    _write_json(folder / SETTINGS, {"schema": SCHEMA, "kind": "static", "dim": part.dim})
-    _write_modules(folder, "StaticEmbedding", "Normalize")
-
-
-def _write_modules(folder: Path, first: str, second: str) -> None:
-    """Write modules.json; these class names load in old and new releases of sentence-transformers."""
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{first}"},
-        {"idx": 1, "name": "1", "path": f"1_{second}", "type": f"sentence_transformers.models.{second}"},
-    ]
-    _write_json(folder / "modules.json", modules)
-
-
-def _write_transformer(part: Encoder, folder: Path) -> None:
     encoder: TransformerEncoder = _strip_prompts(part)
     model, tokenizer = encoder.model, copy.deepcopy(encoder.tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -232,6 +212,15 @@ def _write_transformer(part: Encoder, folder: Path) -> None:
             prompts = {kind or "any": text for kind, text in part.used.items()}
             config = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": part.similarity}
             _write_json(folder / "config_sentence_transformers.json", config)
+
+
+def _write_modules(folder: Path, first: str, second: str) -> None:
+    """Write modules.json; these class names load in old and new releases of sentence-transformers."""
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"sentence_transformers.models.{first}"},
+        {"idx": 1, "name": "1", "path": f"1_{second}", "type": f"sentence_transformers.models.{second}"},
+    ]
+    _write_json(folder / "modules.json", modules)
 
 
 def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
@@ -285,14 +274,14 @@ def _format_readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str
 def _load_part(folder: Path, device: str) -> Encoder:
     """Load a folder of one encoder: a table or a transformer."""
     file = folder / SETTINGS
-    if _parse_object(file).get("kind") != "static":
-        return _load_transformer(folder, device)
-    values = _read_settings(file, {"dim": int}, kind="static")
-    encoder = load_static(folder, device)
-    if encoder.dim != values["dim"]:
-        raise _damage_error(file, f"dim {values['dim']}", f"{encoder.dim}, as the table says")
-    encoder.facts["pooling_from"] = SETTINGS
-    return encoder
+    if _parse_object(file).get("kind") == "static":
+        values = _read_settings(file, {"dim": int}, kind="static")
+        table = load_static(folder, device)
+        if table.dim != values["dim"]:
+            raise _damage_error(file, f"dim {values['dim']}", f"{table.dim}, as the table says")
+        table.facts["pooling_from"] = SETTINGS
+        return table
+    return _load_transformer(folder, device)
 
 
 def _load_transformer(folder: Path, device: str) -> Encoder:

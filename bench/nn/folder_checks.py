@@ -98,11 +98,7 @@ _HEAD = re.compile(
 
 
 def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[str]:
-    """Refuse a checkpoint with unread parts of its encoder; return its other unread tensors.
-
-    Raises:
-        InputError: an unread tensor of the embeddings, of a layer of the model, or of an uncounted layer.
-    """
+    """Return a checkpoint's unread tensors; raises InputError for one of the embeddings or of a layer."""
     prefix = f"{model.base_model_prefix}."
     names = [name for name, _ in model.named_parameters()]
     own = {_NUMBER.sub(".0.", name) for name in names}
@@ -114,17 +110,13 @@ def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[
             continue
         layer = "" if match is None else bare[: match.start()]
         if match and (_NUMBER.sub(".0.", bare) in own or (not stacks and not _HEAD.match(bare))):
-            raise InputError(
-                f"nothing reads {name}, a tensor of a layer that config.json doesn't count",
-                where=where,
-                expected="a config.json that names every layer of the weights",
-            )
+            what = f"nothing reads {name}, a tensor of a layer that config.json doesn't count"
+            expected = "a config.json that names every layer of the weights"
+            raise InputError(what, where=where, expected=expected)
         if match is None or layer in stacks:
-            raise InputError(
-                f"nothing reads {name}, which is trained with the encoder",
-                where=where,
-                expected=f"weights of a {type(model).__name__} as config.json describes it",
-            )
+            what = f"nothing reads {name}, which is trained with the encoder"
+            expected = f"weights of a {type(model).__name__} as config.json describes it"
+            raise InputError(what, where=where, expected=expected)
     return list(unread)
 
 
@@ -136,11 +128,9 @@ def find_projections(unread: Sequence[str]) -> list[str]:
 
 def projection_error(names: Sequence[str], where: str) -> InputError:
     """Return the error for a pooler from before the training of a projection."""
-    return InputError(
-        f"its pooler is the one from before the training that made {names[0]}, which nothing reads",
-        where=where,
-        hint="use pooling cls, which its training read too, or convert the checkpoint",
-    )
+    what = f"its pooler is the one from before the training that made {names[0]}, which nothing reads"
+    hint = "use pooling cls, which its training read too, or convert the checkpoint"
+    return InputError(what, where=where, hint=hint)
 
 
 OTHER_KINDS = ("sparse_encoder", "cross_encoder", "multi_vector_encoder")
@@ -157,12 +147,7 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?|groups?)\.(\d+)\.")
 
 
 def check_model_files(folder: Path) -> None:
-    """Check a transformers folder, except for the shapes and names of tensors, before it is loaded.
-
-    Raises:
-        InputError: damaged settings, a missing tokenizer, truncated weights, or fewer layers than config.json
-            has.
-    """
+    """Raise InputError for damaged settings, a missing tokenizer, truncated weights, or missing layers."""
     check_folder(folder)
     if read_model_type(folder) is None:
         return  # transformers may know it by the folder's name
@@ -194,12 +179,9 @@ def check_folder_kind(folder: Path) -> None:
 def check_modules_file(folder: Path) -> None:
     """Raise InputError for a folder that lacks modules.json."""
     if not (folder / "modules.json").is_file():
-        raise InputError(
-            "not a sentence-transformers folder (it would silently become mean pooling)",
-            where=folder.name,
-            expected="modules.json in it",
-            hint="use hf:PATH:pooling for a plain transformers folder",
-        )
+        what = "not a sentence-transformers folder (it would silently become mean pooling)"
+        hint = "use hf:PATH:pooling for a plain transformers folder"
+        raise InputError(what, where=folder.name, expected="modules.json in it", hint=hint)
 
 
 def check_transformer_alone(folder: Path) -> None:

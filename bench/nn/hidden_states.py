@@ -49,9 +49,6 @@ def pool_states(
             :func:`select_last_state` and :func:`average_by_position`.
         first_layer: "embedding" (the embedding output, which gave the published 56.70 and 56.57) or "layer1"
             (SimCSE's later correction).
-
-    Raises:
-        ValueError: an unknown pooling.
     """
     if pooling == "cls":
         return states[-1][:, 0]

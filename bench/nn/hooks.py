@@ -46,11 +46,8 @@ def find_towers(encoder: object) -> tuple[ObservedTower, ...]:
 def watch_towers(watched: Sequence[ObservedTower], observers: Sequence[Observer]) -> Iterator[list[int]]:
     """Notify observers of every batch that the towers encode within the block; yield their sentences so far.
 
-    A call that lacks an attention mask is a template and stays unreported.
-
-    Raises:
-        UntraceableError: a tower hides its attention or pads on the left; on CUDA, left padding is reported
-            at the block's end.
+    A call without an attention mask is a template, and unreported. Raises UntraceableError for a tower that
+    hides its attention, or pads on the left (on CUDA at the block's end).
     """
     rows = [0] * len(watched)
     calls = [_TowerCalls(number, tower, observers, rows) for number, tower in enumerate(watched)]

@@ -44,12 +44,7 @@ def check_sentencepiece() -> None:
 
 
 def find_translation_model(source: str, target: str, models: Path | None) -> TranslationModel:
-    """Find ``opus-mt-SOURCE-TARGET`` below ``models``, otherwise in the hub's local cache (offline).
-
-    Raises:
-        InputError: it is missing or incomplete; names the folder, its expected files and the download
-            command.
-    """
+    """Find ``opus-mt-SOURCE-TARGET`` below ``models``, or in the hub's cache; InputError if incomplete."""
     name = f"opus-mt-{source}-{target}"
     if models is None:
         where = "bench data rtt"
@@ -61,12 +56,9 @@ def find_translation_model(source: str, target: str, models: Path | None) -> Tra
     else:
         folder, where = models / name, f"--models {models}"
         if not folder.is_dir():
-            raise InputError(
-                f"there is no folder '{name}'",
-                where=where,
-                expected=f"config.json, {', '.join(_TOKENIZER)} and model.safetensors (or pytorch_model.bin)",
-                hint=f"get it with: hf download {HUB}/{name} --local-dir {folder}",
-            )
+            expected = f"config.json, {', '.join(_TOKENIZER)} and model.safetensors (or pytorch_model.bin)"
+            hint = f"get it with: hf download {HUB}/{name} --local-dir {folder}"
+            raise InputError(f"there is no folder '{name}'", where=where, expected=expected, hint=hint)
         model = resolve_folder(str(folder), where=where, name=name)
     path = model.path
     missing = [file for file in _TOKENIZER if not (path / file).is_file()]
@@ -87,10 +79,9 @@ class MarianTranslator:
     are equal within float32 rounding.
 
     Args:
-        model: The model.
+        model: Model of one pair of languages, or of several targets.
         beams: 1 for greedy decoding.
         batch_tokens: Padded source tokens a batch may hold; None for the device's default.
-        device: "cpu", "cuda" or "mps".
         code: Target language of a model with several, such as "cmn_Hans".
 
     Raises:

@@ -46,17 +46,11 @@ def _match_level(
     for module, (place, kind) in zip(modules, named, strict=True):
         wanted, built = kind.rpartition(".")[2], type(module).__name__
         if other := next((part for part in kind.split(".") if part in OTHER_KINDS), None):
-            raise InputError(
-                f"its {wanted} is a module of a {other}, which gives no single vector of a sentence",
-                where=where,
-                expected="modules of a SentenceTransformer",
-            )
+            what = f"its {wanted} is a module of a {other}, which gives no single vector of a sentence"
+            raise InputError(what, where=where, expected="modules of a SentenceTransformer")
         if {wanted, built} - {*_ROUTERS} and wanted != built:
-            raise InputError(
-                f"it names the module {wanted}, of which sentence-transformers made a {built}",
-                where=where,
-                expected="a module that gives one vector of a sentence",
-            )
+            what = f"it names the module {wanted}, of which sentence-transformers made a {built}"
+            raise InputError(what, where=where, expected="a module that gives one vector of a sentence")
         yield ModulePart(module, place, wanted, route)
         if built in _ROUTERS:
             yield from _match_routes(module, place, route)

@@ -35,7 +35,6 @@ class StaticEncoder:
         table: Vector of each token, float32 (V, d).
         normalize: Scale vectors to length 1, zeros excepted.
         without: Id of an ignored token.
-        device: "cpu", "cuda" or "mps".
 
     Raises:
         InputError: an infinite or NaN table, or one with fewer rows than the tokenizer has tokens.

@@ -61,19 +61,15 @@ def check_folder(folder: Path) -> None:
         shards = read_settings(file).get("weight_map")
         for name in sorted(map(str, shards.values())) if isinstance(shards, dict) else ():
             if not _SHARD.fullmatch(name):
-                raise InputError(
-                    f"it names the weights file '{name}'",
-                    where=f"{folder.name}/{file.name}",
-                    expected="files next to it, NAME.safetensors or pytorch_model*.bin",
-                )
+                what = f"it names the weights file '{name}'"
+                expected = "files next to it, NAME.safetensors or pytorch_model*.bin"
+                raise InputError(what, where=f"{folder.name}/{file.name}", expected=expected)
     if (folder / "config.json").is_file():
         settings = read_settings(folder / "config.json")
         if "transformers_weights" in settings:
-            raise InputError(
-                "it names another file of weights (transformers_weights)",
-                where=f"{folder.name}/config.json",
-                expected="weights under their usual names",
-            )
+            what = "it names another file of weights (transformers_weights)"
+            expected = "weights under their usual names"
+            raise InputError(what, where=f"{folder.name}/config.json", expected=expected)
         _check_settings(settings, f"{folder.name}/config.json")
 
 
@@ -121,21 +117,15 @@ def check_tokenizer(tokenizer: Any, folder: Path, config: Any) -> None:
         check_vocabulary_files(folder, named)
     known, embedded = len(tokenizer), getattr(config, "vocab_size", None)
     if isinstance(embedded, int) and known < embedded / 10:
-        raise InputError(
-            f"the tokenizer knows {known:,} tokens, the model {embedded:,}",
-            where=folder.name,
-            expected="the tokenizer that the model was trained with",
-        )
+        what = f"the tokenizer knows {known:,} tokens, the model {embedded:,}"
+        raise InputError(what, where=folder.name, expected="the tokenizer that the model was trained with")
 
 
 def check_vocabulary_files(folder: Path, named: Iterable[str]) -> None:
     """Raise InputError for a folder that lacks the named files and those of :data:`VOCABULARY`."""
     if not any(True for name in (*named, *VOCABULARY) for _ in folder.glob(name)):
-        raise InputError(
-            "the tokenizer's vocabulary is missing",
-            where=folder.name,
-            expected="tokenizer.json, vocab.txt or another file of the model's tokenizer",
-        )
+        expected = "tokenizer.json, vocab.txt or another file of the model's tokenizer"
+        raise InputError("the tokenizer's vocabulary is missing", where=folder.name, expected=expected)
 
 
 def check_modules(folder: Path) -> list[Path]:
@@ -203,11 +193,8 @@ def _check_module_settings(settings: dict[str, Any], where: str) -> None:
         given = settings.get(name)
         for argument, value in given.items() if isinstance(given, dict) else ():
             if argument not in _HARMLESS:
-                raise InputError(
-                    f"{name} holds '{argument}', which decides how the files are loaded",
-                    where=where,
-                    expected=f"none but {', '.join(sorted(_HARMLESS))}",
-                )
+                what = f"{name} holds '{argument}', which decides how the files are loaded"
+                raise InputError(what, where=where, expected=f"none but {', '.join(sorted(_HARMLESS))}")
             _check_settings({argument: value}, where)
     if "tokenizer_name_or_path" in settings:
         raise InputError("it names another model's tokenizer", where=where, expected="a tokenizer of its own")
@@ -240,12 +227,9 @@ def loading_error(
     if reason.endswith(":") and len(lines) > 1:  # the second line names the key of a state
         reason = f"{reason} {lines[1]}"
     if "weights only load failed" in reason.lower() or "UnpicklingError" in type(error).__name__:
-        return InputError(
-            f"{what} can't be loaded: its .bin file holds pickled objects, which could run code",
-            where=where,
-            expected="model.safetensors, or a .bin file of only tensors",
-            hint="ask its author for safetensors",
-        )
+        what = f"{what} can't be loaded: its .bin file holds pickled objects, which could run code"
+        expected = "model.safetensors, or a .bin file of only tensors"
+        return InputError(what, where=where, expected=expected, hint="ask its author for safetensors")
     if "ignore_mismatched_sizes" in reason:
         reason = "the shapes of its weights aren't those that config.json gives"
     return InputError(f"{what} can't be loaded: {reason}", where=where, expected=expected)

@@ -101,7 +101,11 @@ def batch_mask_states(model: Any, batch: TokenBatch, mask_id: int) -> Tensor:
 def batch_twin_states(
     first: Any, second: Any, batch: TokenBatch, *, caels: Sequence[int] = (), cross_stream: str = "carry"
 ) -> TwinClsStates:
-    """Compute the device's half of :func:`twin_cls_states`."""
+    """Compute first-token states of two towers, and of their cross streams, with gradient.
+
+    This is the device's half. For ``caels`` and ``cross_stream`` see
+    :func:`bench.nn.cross_attention.compute_twin_states`.
+    """
 
     def encode(chunk: Chunk) -> Tensor:
         with autocast_towers(chunk.ids.device):
@@ -122,21 +126,8 @@ def _encode_chunks(models: Sequence[Any], batch: TokenBatch, encode: Callable[[C
     return gather_shares(own)[batch.place]
 
 
-def cls_states(model: Any, rows: Sequence[list[int]], pad_id: int, *, budget: int | None = None) -> Tensor:
-    """Compute first-token states of the last layer, with gradient; see :func:`pooled_states`."""
-    return pooled_states(model, rows, pad_id, "cls", budget=budget)
-
-
-def prompted_states(
-    model: Any, rows: Sequence[list[int]], tokenizer: Any, *, budget: int | None = None
-) -> Tensor:
-    """Compute each row's mask token state, (B, H), with gradient; see :func:`pooled_states`."""
-    batch = token_batch(rows, tokenizer.pad_token_id, model, budget=budget, once=False)
-    return batch_mask_states(model, move_to_device(batch, model.device), tokenizer.mask_token_id)
-
-
 def pooled_states(
-    model: Any, rows: Sequence[list[int]], pad_id: int, pooling: str, *, budget: int | None = None
+    model: Any, rows: Sequence[list[int]], pad_id: int, pooling: str = "cls", *, budget: int | None = None
 ) -> Tensor:
     """Compute a vector of each row from the last layer's states ("cls" or "avg"), (B, H), with gradient.
 
@@ -145,22 +136,3 @@ def pooled_states(
     """
     batch = token_batch(rows, pad_id, model, budget=budget)
     return batch_states(model, move_to_device(batch, model.device), pooling)
-
-
-def twin_cls_states(
-    first: Any,
-    second: Any,
-    rows: Sequence[list[int]],
-    pad_id: int,
-    *,
-    caels: Sequence[int] = (),
-    cross_stream: str = "carry",
-    budget: int | None = None,
-) -> TwinClsStates:
-    """Compute first-token states of two towers, and of their cross streams, with gradient.
-
-    ``caels`` and ``cross_stream`` are those of :func:`bench.nn.cross_attention.compute_twin_states`; for
-    ``budget`` see :func:`token_batch`.
-    """
-    batch = move_to_device(token_batch(rows, pad_id, first, budget=budget), first.device)
-    return batch_twin_states(first, second, batch, caels=caels, cross_stream=cross_stream)

@@ -75,8 +75,7 @@ class ContrastiveDistillation(Distillation):
     L = mean_i -log softmax_k(e^g cos(A s_i + b, t_k))_i over the batch's t_1 ... t_B and a queue of earlier
     ones (Gao et al. 2021, DistilCSE). A, b and g are trained and dropped; A and b start as torch's linear
     layer does. Gradient reaches only the student and them. Settings: student_queue, vectors kept of earlier
-    batches;
-    student_scale, g at the start; queue_cut, FIRST_ROWS where the queue cuts batches.
+    batches; student_scale, g at the start; queue_cut, FIRST_ROWS where the queue cuts batches.
     """
 
     def __init__(

@@ -16,25 +16,25 @@ RANK = 6
 _STEPS = 40
 
 
-def group_whiten(
-    features: Tensor,
-    order: Tensor,
+def whiten_views(
+    views: Sequence[Tensor],
+    orders: Tensor,
     groups: int,
     *,
     eps: float = 1e-5,
     through: bool = False,
     engine: str = "zca",
-) -> Tensor:
-    """Whiten groups of channels over the batch by ZCA each (Zhuo et al. 2023, WhitenedCSE), (B, H).
+) -> list[Tensor]:
+    """Whiten groups of channels over the batch by ZCA each (Zhuo et al. 2023, WhitenedCSE), (B, H) a view.
 
     The channels are reordered and split into G groups; with X (B, H / G) a group's centred rows and S = X^T X
     / B its covariance the group becomes X (S + eps I)^(-1/2), the symmetric root; then the channels go back
     to their places. Covariances are I up to eps for B > H / G; fewer rows leave directions with variance 0,
-    which stay 0. One row gives 0.
+    which stay 0. One row gives 0. All views share one decomposition.
 
     Args:
-        features: (B, H).
-        order: Permutation of the H channels, (H,).
+        views: (B, H) each.
+        orders: Permutation of the H channels for each view, (V, H).
         groups: G, a divisor of H; 1 whitens all channels together.
         eps: Added to the eigenvalues, above 0.
         through: Gradient also flows through the whitening matrices (exact, at equal eigenvalues too);
@@ -45,22 +45,6 @@ def group_whiten(
     Raises:
         ValueError: unmatched shapes, groups that leave a rest of H, an eps of 0 or less, an unknown engine,
             or a gradient through "lowrank", which jumps where eigenvalues change places.
-    """
-    return whiten_views([features], order.unsqueeze(0), groups, eps=eps, through=through, engine=engine)[0]
-
-
-def whiten_views(
-    views: Sequence[Tensor],
-    orders: Tensor,
-    groups: int,
-    *,
-    eps: float = 1e-5,
-    through: bool = False,
-    engine: str = "zca",
-) -> list[Tensor]:
-    """Apply :func:`group_whiten` to several views, (B, H) each, with one decomposition for all.
-
-    ``orders`` holds a permutation of the channels for each view, (V, H).
     """
     if engine not in ENGINES or (through and engine == "lowrank"):
         raise ValueError(f"engine {engine!r}, gradient through it: {through}")

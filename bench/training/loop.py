@@ -27,11 +27,7 @@ DevScore = Callable[[], float]
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Length, rates and batches of a training.
-
-    Raises:
-        InputError: a warm-up outside [0, 1].
-    """
+    """Length, rates and batches of a training; raises InputError for a warm-up outside [0, 1]."""
 
     lr: float  # peak learning rate
     batch_size: int  # sentences a step; the last batch of an epoch may be shorter
@@ -108,7 +104,7 @@ def train(
         rows: Input of ``objective`` for every corpus sentence.
         settings: Length, rates, schedule.
         seed: The run's seed for the order; the caller seeds dropout.
-        corpus: Fingerprint of the corpus.
+        corpus: Its fingerprint.
         dev_score: Evaluates ``encoder`` on the dev set; larger is better.
         progress: Called with the sentences of each finished step.
         report: Called with the facts of each step, and of each dev evaluation.
@@ -136,7 +132,7 @@ def train(
             reading = stepper.take(step, prepared)
             history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
             if step % settings.eval_every == 0:
-                norm = stepper.gradient_norm()
+                norm = None if stepper.norm is None else _Reading(stepper.norm)
                 history.evaluated(step, _evaluate_dev(module, dev_score), norm, begin)
             if progress:
                 progress(sentences)
@@ -163,7 +159,7 @@ class _Stepper:
         self._optimizer = make_optimizer(module, settings)
         self._compute = compile_device_half(objective.compute, plain=plain)
         self._masters, self._settings = MasterWeights(encoder), settings
-        self._norm: Tensor | None = None
+        self.norm: Tensor | None = None  # of the last gradient before clipping, if it clips
 
     def take(self, step: int, prepared: Any) -> _Reading:
         """Take a step on its prepared batch; return its loss."""
@@ -178,13 +174,9 @@ class _Stepper:
             torch.autograd.backward(loss)
         average_gradients(self._parameters)
         if self._settings.clip:
-            self._norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
+            self.norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
         self._optimizer.step()
         return reading
-
-    def gradient_norm(self) -> _Reading | None:
-        """Return the last step's gradient norm before clipping, if it clips."""
-        return None if self._norm is None else _Reading(self._norm)
 
 
 class _History:

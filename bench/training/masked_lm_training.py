@@ -77,11 +77,8 @@ def train_mlm(
 
     The BertForMaskedLM keeps its mode. Training ends with the first step after ``end`` on time.monotonic's
     clock, if given; the rate then follows the time. ``watch`` is called after each step with its number and a
-    function that returns the pairs so far.
-
-    Raises:
-        BenchError: an infinite or NaN loss (naming the step), or an end in the past.
-        InputError: less than a batch.
+    function that returns the pairs so far. Raises BenchError for an infinite or NaN loss (naming the step) or
+    an end in the past, InputError for less than a batch.
     """
     if len(rows) < settings.batch_size:
         what = f"{len(rows)} lines to train on don't fill a batch of {settings.batch_size}"
@@ -93,15 +90,20 @@ def train_mlm(
     how: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     how["fused"] = None if kind == "cpu" else True
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), **how)
-    clock, losses = _Clock(settings, end), _LossCurve(1 if kind == "cpu" else _CURVE_EVERY)
+    losses, begin = _LossCurve(1 if kind == "cpu" else _CURVE_EVERY), time.monotonic()
+    if end is not None and end <= begin:
+        raise BenchError("the time was over before the first step", hint="give more --minutes")
     most = settings.steps if end is None else sys.maxsize
     steps = prepare_steps(objective, lambda: [rows[i] for i in next(order)], most, ahead=kind == "cuda")
     with closing(steps):
         for step, (sentences, prepared) in enumerate(steps, start=1):
             loss = objective.compute(prepared)
             losses.add(loss.detach())
+            now = time.monotonic()
             for group in optimizer.param_groups:
-                group["lr"] = clock.rate(step)
+                group["lr"] = warmup_rate(settings, step)
+                if end is not None:
+                    group["lr"] = rate_by_time(settings, (now - begin) / (end - begin))
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -110,28 +112,9 @@ def train_mlm(
                 progress(sentences)
             if watch:
                 watch(step, losses.curve)
-            if clock.over():
+            if end is not None and time.monotonic() >= end:
                 break
     return losses.curve()
-
-
-class _Clock:
-    """Gives the rate of each step, and the end of a training by time."""
-
-    def __init__(self, settings: MlmSettings, end: float | None) -> None:
-        self._settings, self._end, self._begin = settings, end, time.monotonic()
-        if end is not None and end <= self._begin:
-            raise BenchError("the time was over before the first step", hint="give more --minutes")
-
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step, counted from 1."""
-        if self._end is None:
-            return warmup_rate(self._settings, step)
-        return rate_by_time(self._settings, (time.monotonic() - self._begin) / (self._end - self._begin))
-
-    def over(self) -> bool:
-        """Test for the end of a training by time."""
-        return self._end is not None and time.monotonic() >= self._end
 
 
 class _LossCurve:

@@ -67,10 +67,7 @@ class MasterWeights:
     Within :meth:`lowered` the parameters hold bfloat16 copies, so that casts of weights and activations are
     unnecessary. Outside they and their gradients are float32, for clipping, stepping, evaluating and saving:
     bfloat16, which has 8 bits, would lose each of AdamW's steps below 1/256 of its weight. Poolers stay
-    float32: losses call them, on float32 vectors.
-
-    Raises:
-        InputError: a model that calls its pooler, on bfloat16 states.
+    float32: losses call them, on float32 vectors. InputError for a model that calls its pooler on bfloat16.
     """
 
     def __init__(self, towers: nn.Module) -> None:

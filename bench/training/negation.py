@@ -75,17 +75,13 @@ def negate_parsed(tokens: Sequence[ParsedToken]) -> str:
 def find_spacy_folder() -> Path:
     """Return the folder of the spaCy model that :data:`SPACY_FOLDER` names; InputError if missing."""
     if importlib.util.find_spec("spacy") is None:
-        raise InputError(
-            "negation=spacy needs the package spacy, which isn't installed",
-            hint="pip install 'cse-bench[spacy]', or take negation=rule",
-        )
+        what = "negation=spacy needs the package spacy, which isn't installed"
+        raise InputError(what, hint="pip install 'cse-bench[spacy]', or take negation=rule")
     given = os.environ.get(SPACY_FOLDER, "")
     folder = Path(given).expanduser()
     if not given or not (folder / "config.cfg").is_file():
-        raise InputError(
-            f"negation=spacy needs a model, and {SPACY_FOLDER} names none",
-            expected="the folder of a spaCy model such as en_core_web_sm, with config.cfg in it",
-        )
+        expected = "the folder of a spaCy model such as en_core_web_sm, with config.cfg in it"
+        raise InputError(f"negation=spacy needs a model, and {SPACY_FOLDER} names none", expected=expected)
     return folder
 
 

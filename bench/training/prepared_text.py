@@ -47,12 +47,9 @@ class PreparedText:
         different = [name for name, value in sizes.items() if self.sizes[name] != value]
         other = [f"{name} {self.sizes[name]}, not {sizes[name]}" for name in different]
         if other:
-            raise InputError(
-                f"the text was prepared for {' and '.join(other)}",
-                where=where,
-                expected="the sizes that it was prepared for",
-                hint="prepare it again with --prepare",
-            )
+            what = f"the text was prepared for {' and '.join(other)}"
+            expected = "the sizes that it was prepared for"
+            raise InputError(what, where=where, expected=expected, hint="prepare it again with --prepare")
 
 
 def prepare_text(
@@ -66,9 +63,8 @@ def prepare_text(
 ) -> PreparedText:
     """Train a vocabulary on a text, tokenise it, and count which tokens occur together.
 
-    ``split`` makes several rows of a longer line, which is otherwise cut to ``max_length`` tokens, and
-    reported to
-    ``say``. Raises InputError for a width above the number of the text's tokens.
+    ``split`` makes several rows of a longer line, which is otherwise cut to ``max_length`` tokens (``say`` is
+    told). Raises InputError for a width above the number of the text's tokens.
     """
     tokenizer = train_wordpiece(corpus.sentences, vocabulary, max_length=max_length)
     if hidden > len(tokenizer):
@@ -147,11 +143,9 @@ def load_prepared_text(folder: Path) -> PreparedText:
         ids, lengths, embeddings = arrays["ids"], arrays["lengths"], arrays["embeddings"]
         tokenizer = build_wordpiece_tokenizer(facts["vocabulary"], max_length=sizes["max_length"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise DataError(
-            f"not a prepared text: {type(error).__name__}",
-            where=str(folder),
-            expected="a folder that bench pretrain --prepare wrote",
-        ) from error
+        what = f"not a prepared text: {type(error).__name__}"
+        expected = "a folder that bench pretrain --prepare wrote"
+        raise DataError(what, where=str(folder), expected=expected) from error
     whole = (
         int(lengths.sum()) == len(ids)
         and embeddings.shape == (len(tokenizer), sizes["hidden"])

@@ -107,17 +107,27 @@ class Training:
                 **described,
             }
 
-        def keep(curve: Curve) -> None:
-            with replace_folder(unfinished_folder(self.out)) as folder:
-                facts = {**collect(curve), "unfinished": True}
-                _write_model(copy.deepcopy(model), tokenizer, self.settings.max_length, facts, folder)
+        unfinished, kept_at = self.out.with_name(f"{self.out.name}-unfinished"), time.monotonic()
 
-        watch = PretrainingWatch(keep, self.say, known_loss if self.give_up else None)
+        def watch(step: int, curve: Callable[[], Curve]) -> None:
+            nonlocal kept_at
+            if step == TRIAL and self.give_up:
+                check_learned(curve()[-1][1], known_loss)
+            if time.monotonic() - kept_at < _SECONDS:
+                return
+            now = curve()
+            with replace_folder(unfinished) as folder:
+                facts = {**collect(now), "unfinished": True}
+                _write_model(copy.deepcopy(model), tokenizer, self.settings.max_length, facts, folder)
+            kept_at = time.monotonic()
+            if self.say:
+                self.say(f"loss {now[-1][1]:.3f} after {step:,} steps; the model is kept")
+
         how: dict[str, Any] = {"seed": self.seed, "end": self._end, "progress": self.progress}
         facts = collect(train_mlm(model, tokenizer, rows, self.settings, watch=watch, **how))
         with create_folder_atomically(self.out) as folder:
             _write_model(model, tokenizer, self.settings.max_length, facts, folder)
-        shutil.rmtree(unfinished_folder(self.out), ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
         return facts
 
 
@@ -176,14 +186,8 @@ def train_mlm_head(
     """Train a BERT whose checkpoint lacks a masked-LM head into a masked language model, and write it.
 
     The head is fresh, its decoder tied to the word embeddings. Both are trained together, dropout off. The
-    corpus is a document a line; for the options see :class:`Training`.
-
-    Returns:
-        Facts as of :func:`pretrain`, with backbone and masked accuracy on unseen lines.
-
-    Raises:
-        InputError: a backbone other than BERT.
-        BenchError: fewer than two lines, an infinite or NaN loss, no time left, or nothing learned.
+    corpus is a document a line. Options, facts and errors are those of :func:`pretrain`, with backbone and
+    masked accuracy on unseen lines; InputError for a backbone other than BERT.
     """
     training = Training(settings, **options)
     seed, steps = training.seed, settings.steps
@@ -250,41 +254,11 @@ def _write_model(model: Any, tokenizer: Any, kept: int, facts: Mapping[str, Any]
     (folder / PRETRAINING).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8", newline="\n")
 
 
-class PretrainingWatch:
-    """Called after each step: keeps the model each minute, and ends a training that learns nothing.
-
-    ``frequency_loss`` is the loss of a model that knows token frequencies; None lets any training go on.
-    """
-
-    def __init__(
-        self, keep: Callable[[Curve], object], say: Say | None, frequency_loss: float | None
-    ) -> None:
-        self._keep, self._say, self._frequency_loss = keep, say, frequency_loss
-        self._last = time.monotonic()
-
-    def __call__(self, step: int, curve: Callable[[], Curve]) -> None:
-        """Inspect the training after a step by its losses so far; raises BenchError to give it up."""
-        if step == TRIAL and self._frequency_loss is not None:
-            check_learned(curve()[-1][1], self._frequency_loss)
-        if time.monotonic() - self._last < _SECONDS:
-            return
-        now = curve()
-        self._keep(now)
-        self._last = time.monotonic()
-        if self._say:
-            self._say(f"loss {now[-1][1]:.3f} after {step:,} steps; the model is kept")
-
-
 def check_learned(loss: float, frequency_loss: float) -> None:
     """Raise BenchError if a model's loss is close to that of token frequencies."""
     if loss > LEARNED * frequency_loss:
         what = f"the loss is {loss:.3f} after {TRIAL} steps, and token frequencies give {frequency_loss:.3f}"
         raise BenchError(what, hint="try a smaller learning rate or a longer warm-up")
-
-
-def unfinished_folder(out: Path) -> Path:
-    """Return the folder of a model in training."""
-    return out.with_name(f"{out.name}-unfinished")
 
 
 @contextmanager

@@ -41,21 +41,12 @@ def check_devices(size: int, device: str) -> None:
 
 
 def run_processes(
-    work: Work,
-    size: int,
-    *,
-    device: str,
-    plugins: Sequence[Plugin] = (),
-    progress: Say | None = None,
+    work: Work, size: int, *, device: str, plugins: Sequence[Plugin] = (), progress: Say | None = None
 ) -> Any:
     """Run ``work`` in fresh (spawned) processes that form one group.
 
-    Args:
-        work: A function that pickles; every process runs it.
-        size: Number of processes.
-        device: "cpu" or "cuda"; there each process gets its own device.
-        plugins: Loaded by the processes before their work.
-        progress: Called with the first process's messages: sentences, or the facts of a training.
+    ``work`` pickles; every process runs it after loading the plug-ins. On "cuda" each gets its own device.
+    ``progress`` is called with the first process's messages: sentences, or the facts of a training.
 
     Returns:
         The first process's return value of ``work``: plain values.
@@ -123,10 +114,8 @@ def _exit_error(process: BaseProcess, rank: int, size: int) -> BaseException:
         return KeyboardInterrupt()
     if process.exitcode == -signal.SIGTERM:
         wait_for_sigterm()
-    return CellFailedError(
-        f"process {rank} of the {size} that train together died (killed, or out of memory?)",
-        hint="run the same command again, with fewer or more --ranks",
-    )
+    what = f"process {rank} of the {size} that train together died (killed, or out of memory?)"
+    return CellFailedError(what, hint="run the same command again, with fewer or more --ranks")
 
 
 def _end_processes(running: dict[Connection, BaseProcess]) -> None:

@@ -84,11 +84,8 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
     try:
         set_dropout(model, 0.0)
         if kinds := _find_random_modules(model, rows):
-            raise InputError(
-                f"{type(model).__name__} draws at random although its dropout is 0, in {', '.join(kinds)}",
-                where=where,
-                expected="a backbone all of whose dropout can be set",
-            )
+            what = f"{type(model).__name__} draws at random although its dropout is 0, in {', '.join(kinds)}"
+            raise InputError(what, where=where, expected="a backbone all of whose dropout can be set")
         set_dropout(model, _HALF)
         if needed and probability > 0 and not _find_random_modules(model, rows):
             stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]

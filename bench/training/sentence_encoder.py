@@ -218,11 +218,9 @@ def _build_rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bo
         one = TokenRows(tokenizer, context.sentences, longest + 1)
         long = next((number for number in range(len(one)) if len(one[number]) > longest), None)
         if long is not None:
-            raise InputError(
-                f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens",
-                expected=f"at most {longest}, the model's longest input",
-                hint=f"give --set METHOD.max_length={longest}",
-            )
+            what = f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens"
+            expected = f"at most {longest}, the model's longest input"
+            raise InputError(what, expected=expected, hint=f"give --set METHOD.max_length={longest}")
     return rows
 
 

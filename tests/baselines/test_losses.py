@@ -30,7 +30,7 @@ from bench.losses.modified_noncontrastive import LOSSES as MODIFIED
 from bench.losses.modified_noncontrastive import ModifiedSteps
 from bench.losses.paradigm_losses import Paradigm, paradigm_loss, unit_info_nce
 from bench.losses.twin_losses import cross_nce, ltn, tower_nce
-from bench.training.group_whitening import group_whiten
+from bench.training.group_whitening import whiten_views
 from tests.support.messages import missing_facts
 from tests.support.training import random
 
@@ -152,9 +152,9 @@ REFUSED: list[Any] = [
     (ltn, [(4, 3), (4, 3), (6, 3), (4, 3)], (), ("(2N, H)",)),
     (ltn, [(4, 3), (6, 3)] * 2, (), ("4 [CLS] rows", "6 pooler rows")),
     (partial(ltn, angle="x"), [(4, 3)] * 4, (), ("'x'", "cross", "paper")),
-    (lambda x: group_whiten(x, torch.arange(5), 2), [(3, 4)], (), ("(3, 4)", "order (5,)", "(B, H)")),
-    (lambda x: group_whiten(x, torch.arange(4), 3), [(3, 4)], (), ("3 groups", "4 channels")),
-    (lambda x: group_whiten(x, torch.arange(4), 2, eps=0.0), [(3, 4)], (), ("eps 0.0", "above 0")),
+    (lambda x: whiten_views([x], torch.arange(5)[None], 2), [(3, 4)], (), ("(3, 4)", "order (5,)", "(B, H)")),
+    (lambda x: whiten_views([x], torch.arange(4)[None], 3), [(3, 4)], (), ("3 groups", "4 channels")),
+    (lambda x: whiten_views([x], torch.arange(4)[None], 2, eps=0.0), [(3, 4)], (), ("eps 0.0", "above 0")),
 ]
 
 

@@ -25,13 +25,12 @@ from bench.nn.denoising import (
     build_bare_templates,
     check_positions,
     compute_template_noise,
-    denoise_states,
 )
 from bench.nn.dropout import set_dropout
 from bench.nn.encoder_folder import export_encoder, load_encoder
 from bench.nn.prompt import Prompt
 from bench.registry import discover
-from bench.training.batch_encoding import prompted_states
+from bench.training.batch_encoding import batch_mask_states, token_batch
 from tests.support.cli import Cli, records
 from tests.support.messages import missing_facts
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
@@ -194,8 +193,9 @@ def test_denoised_takes_away_each_rows_own_length(tiny_bert: Path) -> None:
     model, tokenizer = tower(tiny_bert)
     prompt = Prompt(tokenizer, OF)
     rows = prompt.rows([*SENTENCES, "", "a man is singing"], 40)
-    states = prompted_states(model, rows, tokenizer)
-    found = denoise_states(model, prompt, rows, states)
+    states = batch_mask_states(model, token_batch(rows, 0, model, once=False), tokenizer.mask_token_id)
+    templates = build_bare_templates(model, prompt, rows)
+    found = states - compute_template_noise(model, templates, tokenizer.mask_token_id)
     for row, state, clean in zip(rows, states, found, strict=True):
         length = len(row) - 10  # attended tokens less the template's
         torch.testing.assert_close(clean, state - noise_of(model, prompt, [length])[0])

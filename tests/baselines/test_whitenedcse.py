@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,16 @@ from torch import Tensor
 from bench.baselines.whitenedcse import automatic_groups, multi_positive_nce
 from bench.card import OptionValue
 from bench.training.augmentation import repeat_subwords
-from bench.training.group_whitening import group_whiten, inverse_root, inverse_root_by_products, whiten_views
+from bench.training.group_whitening import inverse_root, inverse_root_by_products, whiten_views
 from bench.training.randomness import generator
 from tests.support.steps import cls_of, gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, by_loops, options_of, random, toy_sentences
 
 EPS = 1e-5
+
+
+def group_whiten(features: Tensor, order: Tensor, groups: int, **how: Any) -> Tensor:
+    return whiten_views([features], order[None], groups, **how)[0]
 
 
 def shuffle(size: int, seed: int = 0) -> Tensor:

@@ -25,7 +25,7 @@ from bench.nn.dropout import set_dropout
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import wrap_chunk
 from bench.registry import discover
-from bench.training.batch_encoding import cls_states
+from bench.training.batch_encoding import pooled_states
 from bench.training.distillation import Distillation
 from bench.training.randomness import generator, own_random_state
 from bench.training.sentence_encoder import checkpoint_folder
@@ -281,7 +281,7 @@ def test_one_encoder_with_the_tensor_norm_is_tncse_of_a_tower_with_itself(tiny_b
     with own_random_state(1, "views", "cpu"):
         loss = SingleObjective(first, tokenizer.pad_token_id, settings)(rows)
     with own_random_state(1, "views", "cpu"):
-        states = cls_states(first, [row for row in rows for _ in range(2)], tokenizer.pad_token_id)
+        states = pooled_states(first, [row for row in rows for _ in range(2)], tokenizer.pad_token_id)
     pooled = torch.tanh(first.pooler.dense(states))
     nce = tower_nce(states, 0.05, "released")
     norm = torch.zeros((), dtype=torch.float64)

@@ -22,7 +22,7 @@ from bench.nn.encoder_folder import export_encoder
 from bench.nn.hidden_states import average_by_position, select_last_state
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.architectures import tiny
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
 from tests.support.folders import sentence_transformers_folder
 
 Bench = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -118,19 +118,18 @@ def test_a_folder_without_a_padding_token_is_one_clear_line(folders: dict[str, P
         ("xlnet", "mask", "can't be used with this model"),
     ],
 )
-def test_the_first_token_of_a_causal_model_is_no_vector(
-    folders: dict[str, Path], kind: str, pooling: str, message: str
+def test_causal_first_tokens(
+    folders: dict[str, Path], kind: str, pooling: str, message: str, cli: Cli
 ) -> None:
     with pytest.raises(InputError, match=message):
         TransformerEncoder(folders[kind], pooling)
-
-
-def test_an_encoder_keeps_its_first_token(folders: dict[str, Path], tiny_bert: Path) -> None:
-    for folder in (folders["deberta"], folders["bart"], folders["t5"], tiny_bert):
-        assert not TransformerEncoder(folder, "cls").causal
+    said = refusal(cli, "run", "--suite", "toy", "--methods", f"hf:{folders[kind]}:{pooling}")
+    assert said.count("hf:PATH:last") == 1
 
 
 def test_facts_say_whose_states_are_pooled(folders: dict[str, Path], tiny_bert: Path) -> None:
+    for folder in (folders["deberta"], folders["bart"], folders["t5"], tiny_bert):
+        assert not TransformerEncoder(folder, "cls").causal
     found = {k: TransformerEncoder(folders[k], "avg").facts.get("states") for k in ("bart", "t5", "gpt2")}
     assert found == {"bart": "the decoder's", "t5": "the encoder's", "gpt2": None}
     both = TransformerEncoder(folders["bart"], "avg_first_last").encode(SENTENCES)
@@ -144,10 +143,9 @@ def test_relative_positions_are_bounded_by_the_tokenizer(folders: dict[str, Path
 
 
 def test_a_folder_of_t5s_encoder_alone_is_the_same(folders: dict[str, Path], tmp_path: Path) -> None:
-    T5EncoderModel.from_pretrained(folders["t5"]).save_pretrained(tmp_path / "encoder")
-    AutoTokenizer.from_pretrained(folders["t5"]).save_pretrained(tmp_path / "encoder")
-    places = (folders["t5"], tmp_path / "encoder")
-    whole, part = (TransformerEncoder(place, "avg").encode(SENTENCES) for place in places)
+    for part in (T5EncoderModel, AutoTokenizer):
+        part.from_pretrained(folders["t5"]).save_pretrained(tmp_path)
+    whole, part = (TransformerEncoder(place, "avg").encode(SENTENCES) for place in (folders["t5"], tmp_path))
     np.testing.assert_array_equal(whole, part)
 
 
@@ -162,16 +160,9 @@ def test_tokens_beyond_the_table_are_one_clear_line(folders: dict[str, Path], tm
         encoder.encode(["a <more>"])
 
 
-def test_a_run_with_a_causal_models_first_token_says_so(folders: dict[str, Path], cli: Cli) -> None:
-    code, _, err = cli("run", "--suite", "toy", "--methods", f"hf:{folders['gpt2']}")
-    assert (code, err.count("first token"), err.count("hf:PATH:last")) == (2, 1, 1), err
-
-
 @pytest.mark.slow
 @pytest.mark.long
-def test_libraries_print_nothing(
-    folders: dict[str, Path], tiny_bert: Path, tmp_path: Path, bench: Bench
-) -> None:
+def test_silent_libraries(folders: dict[str, Path], tiny_bert: Path, tmp_path: Path, bench: Bench) -> None:
     """Notices of a newer version, of weights that aren't used, of long sentences."""
     old = sentence_transformers_folder(tiny_bert, tmp_path / "old", mean=True)
     versions = {"__version__": {"sentence_transformers": "99.0.0", "transformers": "99.0.0", "pytorch": "9"}}

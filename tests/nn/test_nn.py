@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -32,9 +30,7 @@ from tests.support.folders import copy, sentence_transformers_folder
 from tests.support.messages import missing_facts
 
 SENTENCES = ["The doctor is reading a book.", "", "a", "Two children are singing a song on the hill.", "a"]
-
-
-POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask")
+POOLINGS = ("cls", "avg", "avg_first_last", "avg_layer1_last", "avg_last_two", "pooler", "mask")
 
 
 def test_pooling_by_hand() -> None:
@@ -75,6 +71,7 @@ def by_hand(folder: Path, sentence: str, pooling: str) -> FloatArray:
         output = model(input_ids=ids, output_hidden_states=True)
     layers = [states[0] for states in output.hidden_states]
     used = {"avg": [layers[-1]], "avg_first_last": [layers[0], layers[-1]], "avg_last_two": layers[-2:]}
+    used["avg_layer1_last"] = [layers[1], layers[-1]]
     vector = layers[-1][ids[0].tolist().index(tokenizer.mask_token_id) if pooling == "mask" else 0]
     if pooling == "pooler":
         weights = load_file(folder / "model.safetensors")
@@ -88,27 +85,23 @@ def by_hand(folder: Path, sentence: str, pooling: str) -> FloatArray:
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_encoder_equals_each_sentence_by_hand(tiny_bert: Path, pooling: str) -> None:
-    encoder = TransformerEncoder(tiny_bert, pooling)
+    """In any batches and order."""
+    how: dict[str, Any] = {"pooling": pooling}
+    if pooling == "avg_layer1_last":
+        how = {"pooling": "avg_first_last", "first_layer": "layer1"}
+    encoder = TransformerEncoder(tiny_bert, **how)
     assert isinstance(encoder, Encoder)
     done: list[int] = []
     vectors = encoder.encode(SENTENCES, progress=done.append)
-    assert vectors.shape == (5, 16)
+    assert (vectors.shape, sum(done)) == ((5, 16), 5)
     assert vectors.dtype == np.float32
-    assert sum(done) == 5
-    for sentence, vector in zip(SENTENCES, vectors, strict=True):
-        expected = by_hand(tiny_bert, sentence, pooling)
-        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=2e-5)  # float32, any processor
+    expected = [by_hand(tiny_bert, sentence, pooling) for sentence in SENTENCES]
+    np.testing.assert_allclose(vectors, np.stack(expected), rtol=1e-4, atol=2e-5)  # float32, any processor
     np.testing.assert_array_equal(vectors[2], vectors[4])
-
-
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_batches_and_order_dont_matter(tiny_bert: Path, pooling: str) -> None:
-    encoder = TransformerEncoder(tiny_bert, pooling)
-    whole = encoder.encode(SENTENCES)
-    np.testing.assert_allclose(encoder.encode(SENTENCES, batch_tokens=1), whole, rtol=1e-4, atol=2e-5)
-    np.testing.assert_allclose(encoder.encode(SENTENCES[::-1])[::-1], whole, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, batch_tokens=1), vectors, rtol=1e-4, atol=2e-5)
+    np.testing.assert_allclose(encoder.encode(SENTENCES[::-1])[::-1], vectors, rtol=1e-4, atol=2e-5)
     assert encoder.encode([]).shape == (0, 16)
-    np.testing.assert_array_equal(TransformerEncoder(tiny_bert, pooling).encode(SENTENCES), whole)
+    np.testing.assert_array_equal(TransformerEncoder(tiny_bert, **how).encode(SENTENCES), vectors)
 
 
 def test_what_waits_to_be_read_is_vectors_alone(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,14 +129,6 @@ def test_long_input_is_cut_at_the_models_maximum(tiny_bert: Path) -> None:
     assert (len(prompted), prompted.count(4)) == (40, 1)
 
 
-def test_first_layer_matters(tiny_bert: Path) -> None:
-    embedding, layer1 = (
-        TransformerEncoder(tiny_bert, "avg_first_last", first_layer=first).encode(SENTENCES)
-        for first in ("embedding", "layer1")
-    )
-    assert np.abs(embedding - layer1).max() > 0.01
-
-
 def test_templates(tiny_bert: Path) -> None:
     own = TransformerEncoder(tiny_bert, "mask", template="{sentence} means {mask}")
     ids = own.token_ids(["a"])[0]
@@ -161,10 +146,6 @@ def drop_weights(folder: Path, target: Path, part: str) -> Path:
     return target
 
 
-def change_json(file: Path, **changes: Any) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-
-
 def test_missing_weights_are_never_made_up(tiny_bert: Path, tmp_path: Path) -> None:
     folder = drop_weights(tiny_bert, tmp_path / "pooler", "pooler")
     with pytest.raises(InputError, match="no pooler weights"):
@@ -175,34 +156,9 @@ def test_missing_weights_are_never_made_up(tiny_bert: Path, tmp_path: Path) -> N
     folder = drop_weights(tiny_bert, tmp_path / "layer", name)
     with pytest.raises(InputError, match=rf"1 weight\(s\) are missing .* {name}"):
         TransformerEncoder(folder, "cls")
-    change_json(folder / "config.json", vocab_size=7)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 7}))
     with pytest.raises(InputError, match=r"can't be loaded|missing"):
-        TransformerEncoder(folder, "cls")
-
-
-class Hostile:
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Path.touch, (Path("hostile-was-here"),))
-
-
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-def test_a_folders_code_is_not_executed(
-    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = copy(tiny_bert, tmp_path / "pickled")
-    (folder / "model.safetensors").unlink()
-    pickled = pickle.dumps({"a": Hostile()})
-    for save in (lambda file: file.write_bytes(pickled), partial(torch.save, {"a": Hostile()})):
-        save(folder / "pytorch_model.bin")
-        with pytest.raises(InputError, match="can't be loaded"):
-            TransformerEncoder(folder, "cls")
-    assert not (tmp_path / "hostile-was-here").exists()
-    folder = copy(tiny_bert, tmp_path / "remote")
-    auto = {"AutoConfig": "evil.C", "AutoModel": "evil.M"}
-    change_json(folder / "config.json", model_type="evil", auto_map=auto)
-    (folder / "evil.py").write_text("raise SystemExit('executed')")
-    with pytest.raises(InputError, match="can't be loaded"):
         TransformerEncoder(folder, "cls")
 
 
@@ -231,9 +187,7 @@ def test_model_folders(tiny_bert: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mean", "pooling"), [(True, "avg"), (False, "cls")])
-def test_sentence_transformers_folder_equals_the_plain_encoder(
-    tiny_bert: Path, tmp_path: Path, mean: bool, pooling: str
-) -> None:
+def test_sentence_transformers_is_the_same(tiny_bert: Path, tmp_path: Path, mean: bool, pooling: str) -> None:
     folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=mean)
     encoder = SentenceTransformerEncoder(folder)
     assert isinstance(encoder, Encoder)
@@ -257,13 +211,12 @@ def test_where_an_encoder_computes(tiny_bert: Path) -> None:
     assert find_device(object()) == "cpu"
 
 
-def test_foreign_modules_are_not_imported(tiny_bert: Path, tmp_path: Path) -> None:
+def test_damaged_and_missing_modules(tiny_bert: Path, tmp_path: Path) -> None:
     folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
-    modules = json.loads((folder / "modules.json").read_text())
-    modules[1]["type"] = "evil.Module"
-    for content, message in ((json.dumps(modules), r"'evil\.Module'"), ("{", r"modules\.json is damaged")):
-        (folder / "modules.json").write_text(content)
+    (folder / "modules.json").write_text("{")
+    for place, message in (
+        (folder, r"modules\.json is damaged"),
+        (tiny_bert, "tiny-bert: .*hf:PATH:pooling"),
+    ):
         with pytest.raises(InputError, match=message):
-            SentenceTransformerEncoder(folder)
-    with pytest.raises(InputError, match=r"tiny-bert: .*; use hf:PATH:pooling"):
-        SentenceTransformerEncoder(tiny_bert)
+            SentenceTransformerEncoder(place)

@@ -1,4 +1,4 @@
-"""Model2Vec's folders: as st:PATH, against its formula, and what is refused of one."""
+"""Model2Vec's folders: as st:PATH, against its formula, and refusals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,11 +38,7 @@ def write(tmp_path: Path) -> Write:
     """Write a Model2Vec folder of so many vectors."""
 
     def made(
-        rows: int = 6,
-        dtype: str = "float32",
-        config: object = None,
-        words: tuple[str, ...] = WORDS,
-        **tensors: np.ndarray,
+        rows: int = 6, dtype: str = "float32", config: Any = None, words: Any = WORDS, **tensors: Any
     ) -> Path:
         folder = tmp_path / "model2vec"
         folder.mkdir(exist_ok=True)
@@ -75,12 +72,11 @@ def by_loops(table: np.ndarray, normalize: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("normalize", [True, False, None])
-def test_a_plain_folder_is_read_as_model2vec_reads_it(
-    write: Write, dtype: str, normalize: bool | None
-) -> None:
+def test_a_plain_folder_is_read_as_by_model2vec(write: Write, dtype: str, normalize: bool | None) -> None:
     folder = write(dtype=dtype, config={} if normalize is None else {"normalize": normalize})
     table = (np.random.default_rng(1).normal(size=(6, 4)) * 20).astype(dtype).astype(np.float64)
     assert is_model2vec(folder)
+    assert loaded(folder).dim == 4
     expected = by_loops(table, bool(normalize))
     np.testing.assert_allclose(loaded(folder).encode(TEXT), expected, rtol=0, atol=1e-5)
 
@@ -90,21 +86,22 @@ def test_a_quantised_vocabulary(write: Write) -> None:
     folder = write(3, mapping=mapping, weights=weights)
     small = np.random.default_rng(1).normal(size=(3, 4)) * 20
     expected = by_loops(small[mapping] * weights[:, None], normalize=True)
+    assert table_parameters(loaded(folder)) == 24
     np.testing.assert_allclose(loaded(folder).encode(TEXT), expected, rtol=0, atol=1e-6)
 
 
 def test_a_folder_with_modules_runs_as_sentence_transformers_runs_it(write: Write) -> None:
     folder = write()
-    modules = [
-        {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
-        {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
-    ]
     plain = loaded(folder).encode(["the cat runs"])
+    modules = [
+        {"idx": idx, "name": str(idx), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for idx, (path, kind) in enumerate(((".", "StaticEmbedding"), ("1_Normalize", "Normalize")))
+    ]
     (folder / "modules.json").write_text(json.dumps(modules))
     encoder = loaded(folder)
     assert isinstance(encoder, SentenceTransformerEncoder)
     assert table_parameters(encoder) == 24
-    assert encoder.encode(["the cat runs"]).shape == plain.shape
+    assert encoder.encode(["the cat runs"]).shape == plain.shape == (1, 4)
 
 
 OUTSIDE = "mapping .* out of the table"

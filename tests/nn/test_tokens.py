@@ -9,26 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from bench.errors import InputError
+from bench.nn import tokens
 from bench.nn.device import check_available, float64_device, move_module, to_float64
-from bench.nn.tokens import (
-    CPU_BATCH_TOKENS,
-    CUDA_BATCH_TOKENS,
-    MPS_BATCH_TOKENS,
-    default_batch_tokens,
-    invert_order,
-    move_to_device,
-    pad_chunk,
-    send_tensor,
-    split_into_chunks,
-    wrap_chunk,
-)
 from bench.training.randomness import own_random_state, stream_seed
 
 ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6]]
 
 
 def test_rows_are_padded_on_the_right() -> None:
-    ids, mask, attention = pad_chunk(ROWS[:2], 0)
+    ids, mask, attention = tokens.pad_chunk(ROWS[:2], 0)
     assert ids.tolist() == [[2, 9, 7, 4], [2, 5, 0, 0]]
     assert mask.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert attention is not None
@@ -37,31 +26,26 @@ def test_rows_are_padded_on_the_right() -> None:
 
 
 def test_nothing_is_masked_where_nothing_is_padded_unless_a_mask_is_asked_for() -> None:
-    assert pad_chunk([[2, 3], [4, 5]], 0).attention is None
-    masked = pad_chunk([[2, 3], [4, 5]], 0, masked=True).attention
+    assert tokens.pad_chunk([[2, 3], [4, 5]], 0).attention is None
+    masked = tokens.pad_chunk([[2, 3], [4, 5]], 0, masked=True).attention
     assert masked is not None
     assert bool(masked.all())
-    assert pad_chunk([[2, 3], [4, 5]], 0, multiple=8).ids.shape == (2, 8)
-    assert pad_chunk([[2] * 8], 0, multiple=8).attention is None
-    assert pad_chunk([[2] * 17], 0, multiple=8, room=20).ids.shape == (1, 20)
-    assert pad_chunk([[2] * 21], 0, multiple=8, room=20).ids.shape == (1, 21)  # too long: the model says so
-
-
-def test_a_mask_of_ones_and_none_say_the_same() -> None:
-    ids = torch.tensor([[2, 3]])
-    assert wrap_chunk(ids, None).attention is None
-    assert wrap_chunk(ids, None).mask.tolist() == [[1, 1]]
+    assert tokens.wrap_chunk(torch.tensor([[2, 3]]), None).attention is None
+    assert tokens.wrap_chunk(torch.tensor([[2, 3]]), None).mask.tolist() == [[1, 1]]
+    assert tokens.pad_chunk([[2, 3], [4, 5]], 0, multiple=8).ids.shape == (2, 8)
+    assert tokens.pad_chunk([[2] * 8], 0, multiple=8).attention is None
+    assert tokens.pad_chunk([[2] * 17], 0, multiple=8, room=20).ids.shape == (1, 20)
+    assert tokens.pad_chunk([[2] * 21], 0, multiple=8, room=20).ids.shape == (1, 21)  # the model says so
 
 
 def test_chunks_hold_at_most_their_budget_and_say_whose_rows_they_have() -> None:
-    chunks, order = split_into_chunks(ROWS, 0, 8)
+    chunks, order = tokens.split_into_chunks(ROWS, 0, 8)
     assert order == [1, 0, 2]
     assert [chunk.ids.shape for chunk in chunks] == [(2, 4), (1, 6)]
     rows = [row for chunk in chunks for row in chunk.ids.tolist()]
-    assert [
-        rows[place][: len(row)] for place, row in zip(invert_order(order).tolist(), ROWS, strict=True)
-    ] == ROWS
-    whole, order = split_into_chunks(ROWS, 0, 0)
+    places = tokens.invert_order(order).tolist()
+    assert [rows[place][: len(row)] for place, row in zip(places, ROWS, strict=True)] == ROWS
+    whole, order = tokens.split_into_chunks(ROWS, 0, 0)
     assert order == [0, 1, 2]
     assert whole[0].ids.shape == (3, 6)
 
@@ -72,13 +56,10 @@ class Pair(NamedTuple):
 
 
 def test_nested_tensors_are_sent_and_all_else_stays() -> None:
-    tree: dict[str, Any] = {
-        "pair": Pair(torch.ones(2), "x"),
-        "list": [torch.zeros(1), None, 3],
-        "no": (True,),
-    }
-    assert move_to_device(tree, "cpu")["pair"].tensor is tree["pair"].tensor
-    found = move_to_device(tree, "meta")
+    tree: dict[str, Any] = {"pair": Pair(torch.ones(2), "x"), "no": (True,)}
+    tree["list"] = [torch.zeros(1), None, 3]
+    assert tokens.move_to_device(tree, "cpu")["pair"].tensor is tree["pair"].tensor
+    found = tokens.move_to_device(tree, "meta")
     assert found["pair"].tensor.is_meta
     assert found["list"][0].is_meta
     assert isinstance(found["pair"], Pair)
@@ -87,10 +68,9 @@ def test_nested_tensors_are_sent_and_all_else_stays() -> None:
 
 
 def test_float64_of_mps_is_the_cpus() -> None:
-    for device in ("cpu", "cuda", "cuda:1", torch.device("cuda")):
-        assert float64_device(device) is device
-    for device in ("mps", "mps:0", torch.device("mps")):
-        assert float64_device(device) == "cpu"
+    found = [float64_device(device) for device in ("cpu", "cuda:1", "mps", "mps:0")]
+    assert found == ["cpu", "cuda:1", "cpu", "cpu"]
+    assert float64_device(torch.device("mps")) == "cpu"
 
 
 def test_gradient_flows_through_the_wider_copy() -> None:
@@ -112,8 +92,8 @@ def test_float64_stays_on_the_host_where_the_device_has_none(monkeypatch: pytest
 
     monkeypatch.setattr(Tensor, "to", to)
     narrow, wide = torch.ones(2), torch.ones(2, dtype=torch.float64)
-    assert send_tensor(wide, "mps") is wide
-    move_to_device({"narrow": narrow, "wide": (wide, 3)}, "mps")
+    assert tokens.send_tensor(wide, "mps") is wide
+    tokens.move_to_device({"narrow": narrow, "wide": (wide, 3)}, "mps")
     assert copied == [(torch.float32, "mps")]
 
 
@@ -136,8 +116,8 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_kind_of_device_has_its_batches() -> None:
-    found = [default_batch_tokens(device) for device in ("cpu", "cuda:0", "mps", "mps:0")]
-    assert found == [CPU_BATCH_TOKENS, CUDA_BATCH_TOKENS, MPS_BATCH_TOKENS, MPS_BATCH_TOKENS]
+    found = [tokens.default_batch_tokens(device) for device in ("cpu", "cuda:0", "mps", "mps:0")]
+    assert found == [1024, 65_536, 16_384, 16_384]
 
 
 def test_a_stream_seeds_mps_and_restores_its_state(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What one process makes of every objective: the measure for several processes, and for economies."""
+"""Losses and gradients of every objective in one process, and helpers of trainings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bench.data.toy import make_toy_task
 from bench.records.fingerprint import compute_family_key, find_fact_differences
 from bench.records.record import RunRecord
 from bench.training.pretraining import PretrainSettings
+from tests.support.cli import Cli
 from tests.support.rank_work import Found, Gradients, alone
 from tests.support.ranks import CASES, largest
 
@@ -47,6 +48,13 @@ def check_equal(found: dict[str, list[Found]], expected: dict[str, list[Found]])
             assert own.keys() == gradients.keys(), (name, step)
             apart = {parameter: own[parameter] - gradient for parameter, gradient in gradients.items()}
             assert largest(apart) < 1e-10 * max(1.0, largest(gradients)), (name, step)
+
+
+def rerun_all(cli: Cli, campaign: Path, model: Path, corpus: Path) -> None:
+    """Repeat every record of a campaign."""
+    for path in campaign.glob("*/*/*/*.json"):
+        code, out, err = cli("rerun", str(path), "--model", str(model), "--corpus", str(corpus))
+        assert code == 0, out + err
 
 
 def check_one_difference(one: RunRecord, other: RunRecord, difference: str) -> None:

@@ -19,10 +19,6 @@ Send = Callable[[int], object]
 Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
-def _to_the_process(number: int) -> None:
-    os.kill(os.getpid(), number)
-
-
 def _to_another_thread(number: int) -> None:
     """As the kernel does where this one holds it: any thread that doesn't, as a library's, may take it."""
     ended = threading.Event()
@@ -48,7 +44,7 @@ def _terminate(*_: object) -> None:
     raise TerminatedError
 
 
-@pytest.mark.parametrize("send", [_to_the_process, _to_another_thread])
+@pytest.mark.parametrize("send", [lambda number: os.kill(os.getpid(), number), _to_another_thread])
 @pytest.mark.parametrize(
     ("number", "handler", "error"),
     [
@@ -56,9 +52,7 @@ def _terminate(*_: object) -> None:
         (signal.SIGTERM, _terminate, TerminatedError),
     ],
 )
-def test_a_signal_waits_until_a_process_has_started(
-    send: Send, number: int, handler: Handler, error: type[BaseException]
-) -> None:
+def test_a_signal_waits_for_it(send: Send, number: int, handler: Handler, error: type[BaseException]) -> None:
     through = []
 
     def held() -> None:

@@ -26,20 +26,11 @@ from tests.support.messages import missing_facts
 from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES, arguments
 from tests.support.twins import tower
-from tests.training.conftest import check_one_difference
+from tests.training.conftest import check_one_difference, rerun_all
 
-IN_PARTS: dict[str, str] = {}
-"""Methods whose second half has no single graph, and the shape in it that depends on the data."""
-IN_CI = ("simcse",)
-"""One tower and two; the others are long."""
 SEVERAL_LAYERS = ("infocse", "jtcse")
 """Methods that need more than one layer."""
 Step = tuple[float, dict[str, Tensor], bool]
-
-
-def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Where a method's graph is traced, which takes seconds."""
-    return (pytest.mark.slow,) if name in IN_CI else (pytest.mark.slow, pytest.mark.long)
 
 
 @pytest.fixture(autouse=True)
@@ -65,9 +56,9 @@ def shallow(tiny_bert: Path, tiny_mlm: Path, tmp_path_factory: pytest.TempPathFa
 
 
 def trained() -> list[str]:
-    """Every registered method with a stage that no other and none of CASES has; students share theirs."""
+    """Every registered method with a stage that none of CASES has; students share theirs."""
     registry, kinds = discover(), dict[str, str]()
-    for name in dict.fromkeys([*CASES, *registry.names()]):
+    for name in [*CASES, *registry.names()]:
         method = registry.get(CASES[name][0] if name in CASES else name)
         if isinstance(method, TrainedMethod) and not method.card.takes_methods and name != "released":
             stages = method.stages({option.name: option.default for option in method.card.options})
@@ -101,16 +92,13 @@ def first_step(
     raise Stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=marks(name)) for name in dict.fromkeys([*CASES, *trained()])]
+    "name",
+    ["simcse", *(pytest.param(n, marks=pytest.mark.long) for n in [*CASES, *trained()] if n != "simcse")],
 )
 def test_the_second_half_is_one_graph_of_the_same_value(
-    name: str,
-    tiny_bert: Path,
-    tiny_mlm: Path,
-    shallow: tuple[Path, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    name: str, tiny_bert: Path, tiny_mlm: Path, shallow: tuple[Path, Path], tmp_path: Path
 ) -> None:
     models = (tiny_bert, tiny_mlm) if name in SEVERAL_LAYERS else shallow
     shutil.copytree(models[0], tmp_path / "sub" / "selected")
@@ -120,7 +108,7 @@ def test_the_second_half_is_one_graph_of_the_same_value(
             work = Gradients({}, *models, tmp_path / "sub")
             work.of(*case_of(name), tmp_path / f"out-{way}", partial(first_step, found, way))
     (loss, gradients, _), (again, same, whole) = found
-    assert whole is (name not in IN_PARTS), capsys.readouterr().err
+    assert whole
     assert again == pytest.approx(loss, rel=1e-9, abs=1e-12)
     assert same.keys() == gradients.keys()
     for each, gradient in gradients.items():
@@ -144,13 +132,12 @@ def test_a_compiled_step_gets_one_chunk_of_few_shapes() -> None:
     assert len(cut.chunks) > 1  # who asks for chunks gets them
 
 
-def with_a_branch_of_the_data(values: Tensor) -> Tensor:
-    return values.sum() * 2 if values.sum() > 0 else values.sum()
-
-
-def test_a_half_without_a_single_graph_is_compiled_in_parts_and_says_so_once(
+def test_a_half_without_a_graph_is_compiled_in_parts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    def with_a_branch_of_the_data(values: Tensor) -> Tensor:
+        return values.sum() * 2 if values.sum() > 0 else values.sum()
+
     values = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
     with compile_steps("inductor"):
         for _ in range(2):
@@ -193,34 +180,27 @@ def test_a_backend_that_fails_is_one_error() -> None:
     [
         (("--compile", "graphs"), ("--compile graphs", "CPU", "inductor or none")),
         (("--compile", "inductor", "--ranks", "2"), ("--compile inductor", "2 processes", "--ranks 1")),
+        (("gradient", "simcse", "--out", "g", "--compile", "inductor"), ("--compile none",)),
+        (("gradient", "simcse", "--out", "g", "--ranks", "2"), ("--ranks 1",)),
+        (("gradient", "simcse", "--out", "g", "--train-precision", "bf16"), ("precision bf16", "fp32")),
+        (("--train-precision", "tf32"), ("--train-precision tf32", "fp32 or bf16")),
     ],
 )
-def test_where_compiling_has_no_place(
+def test_where_an_option_of_training_has_no_place(
     more: tuple[str, ...], facts: tuple[str, ...], cli: Cli, tiny_bert: Path, corpus: Path
 ) -> None:
-    code, _, err = cli(*arguments(tiny_bert, corpus), *more)
+    run = arguments(tiny_bert, corpus)
+    given = (*more, *run[5:]) if more[0] == "gradient" else (*run, *more)
+    code, _, err = cli(*given)
     assert code == 2
     assert not missing_facts(err, *facts)
-
-
-def test_the_gradient_is_watched_uncompiled(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    where = ("--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus))
-    what = ("gradient", "simcse", "--out", "g", "--set", "simcse.batch_size=8", "--compile", "inductor")
-    code, _, err = cli(*what, *where)
-    assert code == 2
-    assert "--compile none" in err
 
 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_the_command_trains_compiled_steps(
-    cli: Cli,
-    tmp_path: Path,
-    shallow: tuple[Path, Path],
-    corpus: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
+    cli: Cli, tmp_path: Path, shallow: Any, corpus: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     """At dropout 0 with the scores of plain steps; dev evaluations run outside of what is compiled."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
@@ -247,6 +227,4 @@ def test_the_command_trains_compiled_steps(
     assert other["last_loss"] == pytest.approx(one["last_loss"], abs=1e-5)
     values = [[score.value for score in record.scores] for record in (plain, made)]
     np.testing.assert_allclose(values[1], values[0], atol=0.01)
-    (path,) = (tmp_path / "results" / "made").glob("*/*/*/*.json")
-    code, out, err = cli("rerun", str(path), "--model", str(shallow[0]), "--corpus", str(corpus))
-    assert code == 0, out + err
+    rerun_all(cli, tmp_path / "results" / "made", shallow[0], corpus)

@@ -17,18 +17,11 @@ from torch import Tensor, nn
 from bench import __main__ as command
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.training import distributed, process_group
-from bench.training.distributed import (
-    Ranks,
-    average_gradients,
-    broadcast_from_first,
-    seed_draws,
-    sum_over_processes,
-)
 from bench.training.process_group import check_devices, run_processes
 from bench.training.randomness import own_random_state
 from tests.support.cli import Cli, records
 from tests.support.messages import missing_facts, numbers_in
-from tests.support.rank_work import Found, Gradients, Together, encode_shares
+from tests.support.rank_work import Gradients, Together, encode_shares
 from tests.support.ranks import arguments
 from tests.training.conftest import check_equal, check_one_difference
 
@@ -66,9 +59,7 @@ def rows(*lengths: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("lengths", [(4, 1, 3, 2, 9), (1, 1, 1, 1, 1, 1), (2,), (5, 1)])
-def test_shares_together_are_the_batch_and_the_mean_of_the_gradients_is_its_gradient(
-    size: int, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_are_the_batch(size: int, lengths: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     batch, others = rows(*lengths), Others(monkeypatch)
     table = torch.randn(len(batch), 3, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
     weight = nn.Parameter(torch.eye(3, dtype=DTYPE) + 0.1)
@@ -94,19 +85,21 @@ def test_shares_together_are_the_batch_and_the_mean_of_the_gradients_is_its_grad
     for _ in range(2):  # in the first round the shares become known
         others.gradients = []
         for rank in range(size):
-            distributed._ranks[:] = [Ranks(rank, size, "cpu", distributed._get_random_states("cpu"))]
+            distributed._ranks[:] = [
+                distributed.Ranks(rank, size, "cpu", distributed._get_random_states("cpu"))
+            ]
             with torch.no_grad():
                 found = encode_shares(batch, encode)
             others.gradients.append(gradient())
     assert torch.equal(found, torch.stack([len(row) * table[row[0]] for row in batch]) @ weight.detach())
     assert set(encoded[1:]) == {-(-len(batch) // size)}  # shares are of one size
-    average_gradients([weight, head])
+    distributed.average_gradients([weight, head])
     assert weight.grad is not None
     assert head.grad is not None
     torch.testing.assert_close(torch.cat([weight.grad.flatten(), head.grad]), expected, rtol=1e-12, atol=0)
 
 
-def test_the_dropout_of_a_share_has_its_own_stream_and_leaves_the_common_one_alone(
+def test_the_dropout_of_a_share_has_a_stream_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Others(monkeypatch)
@@ -121,8 +114,8 @@ def test_the_dropout_of_a_share_has_its_own_stream_and_leaves_the_common_one_alo
         with own_random_state(seed, "dropout/joint"):
             common = float(torch.rand(()))
         for rank in (0, 1):
-            distributed._ranks[:] = [Ranks(rank, 2, "cpu")]
-            seed_draws(seed, "dropout/joint")
+            distributed._ranks[:] = [distributed.Ranks(rank, 2, "cpu")]
+            distributed.seed_draws(seed, "dropout/joint")
             with own_random_state(seed, "dropout/joint"):
                 for _ in range(2):
                     encode_shares(rows(1, 1), encode)
@@ -134,14 +127,13 @@ def test_the_dropout_of_a_share_has_its_own_stream_and_leaves_the_common_one_alo
 def test_alone_nothing_changes() -> None:
     parameter = nn.Parameter(torch.ones(2))
     parameter.grad = torch.full((2,), 3.0)
-    average_gradients([parameter])
+    distributed.average_gradients([parameter])
     assert parameter.grad.tolist() == [3.0, 3.0]
-    seed_draws(1, "dropout")
-    assert broadcast_from_first(lambda: 0.25) == 0.25
-    assert sum_over_processes(2.0) == 2.0
-    assert encode_shares(
-        rows(3, 1), lambda own: torch.tensor([[float(len(row))] for row in own])
-    ).tolist() == [[3], [1]]
+    distributed.seed_draws(1, "dropout")
+    assert distributed.broadcast_from_first(lambda: 0.25) == 0.25
+    assert distributed.sum_over_processes(2.0) == 2.0
+    shares = encode_shares(rows(3, 1), lambda own: torch.tensor([[float(len(row))] for row in own]))
+    assert shares.tolist() == [[3], [1]]
 
 
 def test_fewer_devices_than_processes_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,9 +146,7 @@ def test_fewer_devices_than_processes_is_one_line(monkeypatch: pytest.MonkeyPatc
     assert numbers_in(caught.value.what) == [4, 1]
 
 
-def test_under_torchrun_the_first_process_leads_and_the_others_leave(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_torchruns_first_leads(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     given = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": "0"}
     with monkeypatch.context() as context:
         for name, value in (*given.items(), ("RANK", "3"), ("BENCH_RANKS", "1")):
@@ -177,20 +167,9 @@ def test_under_torchrun_the_first_process_leads_and_the_others_leave(
         command._start_torchrun_leader()
 
 
-def test_watching_a_training_takes_one_process(cli: Cli, tiny_bert: Path, corpus: Path) -> None:
-    where = ("--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus))
-    how = ("--set", "simcse.batch_size=8", "--ranks", "2")
-    code, _, err = cli("gradient", "simcse", "--out", "g", *where, *how)
-    assert code == 2
-    assert "--ranks 1" in err
-
-
 @pytest.mark.long
-def test_two_processes_have_the_loss_and_the_gradients_of_one_and_the_failure_of_one_ends_both(
-    objectives: Gradients,
-    found_alone: dict[str, list[Found]],
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+def test_two_processes_are_one(
+    objectives: Gradients, found_alone: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """They know each other, the first one alone speaks, and they compute the same at the same batches."""
     seen: list[int] = []
@@ -209,9 +188,7 @@ def test_two_processes_have_the_loss_and_the_gradients_of_one_and_the_failure_of
 @pytest.mark.parametrize(
     ("code", "kind", "said"), [(130, KeyboardInterrupt, None), (-9, CellFailedError, "process 1 of the 2")]
 )
-def test_a_process_that_ended_without_a_word_was_interrupted_or_killed(
-    code: int, kind: type[BaseException], said: str | None
-) -> None:
+def test_a_silent_end_is_an_interrupt_or_kill(code: int, kind: type[BaseException], said: str | None) -> None:
     (ours, theirs), (others, _open) = Pipe(), Pipe()
     theirs.close()
     ended = SimpleNamespace(join=lambda _timeout: None, exitcode=code)
@@ -221,9 +198,7 @@ def test_a_process_that_ended_without_a_word_was_interrupted_or_killed(
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_the_command_trains_a_cell_on_two_processes(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_the_command_trains_on_two_processes(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     base = arguments(tiny_bert, corpus)
     assert cli(*base)[0] == 0
     code, out, err = cli(*base, "--ranks", "2", "--campaign", "two")
@@ -234,6 +209,7 @@ def test_the_command_trains_a_cell_on_two_processes(
     before, after = (record.training["stages"]["simcse"] for record in (one, two))
     for name in ("steps", "sentences_seen", "selected_step"):
         assert after[name] == before[name]
+    assert (after["steps"], after["sentences_seen"]) == (4, 20)
     assert after["last_loss"] == pytest.approx(before["last_loss"], rel=1e-4)
     assert [s.value for s in two.scores] == pytest.approx([s.value for s in one.scores], abs=1e-3)
     code, _, err = cli(*base, "--ranks", "2", "--dry-run")
@@ -256,8 +232,9 @@ def test_a_record_says_in_which_process_the_training_failed(
     assert "in process 1 of 2:" in (failed.traceback or ())
 
 
-def test_a_method_without_training_is_the_same_cell_with_more_processes(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", [("--ranks", "4"), ("--train-precision", "bf16")])
+def test_a_method_without_training_is_the_same_cell(cli: Cli, option: tuple[str, str]) -> None:
     run = ("run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
     assert cli(*run)[0] == 0
-    code, out, _ = cli(*run, "--ranks", "4", "--dry-run")
+    code, out, _ = cli(*run, *option, "--dry-run")
     assert (code, "0 of 3 cells to run" in out) == (0, True)

@@ -1,9 +1,8 @@
-"""What a training step need not compute: the loss and its gradients are those of computing everything."""
+"""Economies of a training step leave its loss and its gradients as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace as Namespace
 from typing import Any
 
@@ -16,7 +15,7 @@ from bench.nn.backbone import pad_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.hidden_states import compute_last_states, is_layered
 from bench.nn.tokens import share_embedding_lookup, wrap_chunk
-from bench.training.batch_encoding import cls_states, pooled_states, token_batch, twin_cls_states
+from bench.training.batch_encoding import batch_twin_states, pooled_states, token_batch
 from bench.training.loop import TrainSettings, make_optimizer
 from bench.training.randomness import own_random_state
 from tests.support.rank_work import Found, Gradients, alone
@@ -28,9 +27,7 @@ ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
 
 
 @pytest.mark.slow
-def test_every_objective_has_the_loss_and_gradients_of_computing_everything(
-    objectives: Gradients, found_alone: dict[str, list[Found]]
-) -> None:
+def test_every_objective_is_the_whole_one(objectives: Gradients, found_alone: dict[str, list[Found]]) -> None:
     """In float64 and without dropout, three steps."""
     with plainly():
         check_equal(found_alone, alone(objectives))
@@ -127,12 +124,6 @@ def test_other_models_are_called_whole(what: str) -> None:
     assert torch.equal(compute_last_states(model, wrap_chunk(ids, mask), cls_only=True), expected)
 
 
-def first_tokens(model: Any, rows: list[list[int]]) -> Tensor:
-    ids, mask = pad_rows(rows, PAD, "cpu")
-    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
-    return states
-
-
 def lookups_of(loss: Tensor, weight: Tensor) -> int:
     """Go back through the graph; return how often it reaches a table of this size."""
     edges, seen, todo = 0, set(), [loss.grad_fn]
@@ -156,7 +147,9 @@ def test_a_batch_looks_its_embeddings_up_once() -> None:
     for known in (None, token_batch(ROWS, PAD, model).known):
         model.zero_grad()
         with share_embedding_lookup(model, known):
-            states.append(torch.cat([first_tokens(model, rows) for rows in (ROWS[:2], ROWS[2:])]))
+            inputs = (pad_rows(rows, PAD, "cpu") for rows in (ROWS[:2], ROWS[2:]))
+            outputs = [model(input_ids=ids, attention_mask=mask) for ids, mask in inputs]
+        states.append(torch.cat([output.last_hidden_state[:, 0] for output in outputs]))
         lookups.append(lookups_of(states[-1].tanh().square().sum(), embeddings.weight))
         found.append(embeddings.weight.grad.clone())
     assert torch.equal(states[0], states[1])
@@ -178,11 +171,12 @@ def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
         pass
 
 
-def test_both_towers_may_be_one_model(tiny_bert: Path) -> None:
+def test_both_towers_may_be_one_model() -> None:
     model = tower(("bert", "sdpa"), 1).double()
-    states = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
+    tokens = token_batch(ROWS, PAD, model, budget=8)
+    states = batch_twin_states(model, model, tokens, caels=(1, 3))
     with plainly():
-        expected = twin_cls_states(model, model, ROWS, PAD, caels=(1, 3), budget=8)
+        expected = batch_twin_states(model, model, tokens, caels=(1, 3))
     for one, two in zip(states, expected, strict=True):
         torch.testing.assert_close(one, two)
 
@@ -191,16 +185,15 @@ def test_a_loss_that_reads_cls_alone_computes_the_last_layer_for_cls_alone() -> 
     model = tower(("bert", "sdpa"), 1)
     widths: list[int] = []
     model.encoder.layer[-1].output.register_forward_hook(lambda _m, _a, out: widths.append(out.shape[1]))
-    cls_states(model, ROWS, PAD, budget=0)
+    pooled_states(model, ROWS, PAD, budget=0)
     pooled_states(model, ROWS, PAD, "avg", budget=0)
     with plainly():
-        cls_states(model, ROWS, PAD, budget=0)
+        pooled_states(model, ROWS, PAD, budget=0)
     assert widths == [1, 6, 6]
 
 
 def test_fused_adamw_steps_as_the_plain_one() -> None:
-    start = torch.linspace(-1, 1, 50)
-    weights = []
+    start, weights = torch.linspace(-1, 1, 50), []
     for fused in (True, False):
         model = nn.Linear(50, 1, bias=False)
         model.weight.data = start[None].clone()
@@ -213,5 +206,5 @@ def test_fused_adamw_steps_as_the_plain_one() -> None:
             model(start.square()).square().sum().backward()
             optimizer.step()
         weights.append(model.weight.detach().clone())
-    torch.testing.assert_close(weights[1], weights[0], rtol=1e-5, atol=1e-6)
+    assert torch.allclose(weights[1], weights[0], rtol=1e-5, atol=1e-6)
     assert (weights[0] - start).abs().max() > 0.1

@@ -1,4 +1,4 @@
-"""Masking, masked language models as parts, and the head that bench pretrain gives a backbone."""
+"""Masking, masked language models as parts, and the head of bench pretrain."""
 
 from __future__ import annotations
 
@@ -88,9 +88,6 @@ def test_at_least_one_is_an_ordinary_token(tokenizer: Any) -> None:
     assert nothing.tolist() == [[2, 1, 3]]
 
 
-# masked language models
-
-
 def test_loading_and_the_head(tiny_mlm: Path) -> None:
     model, tokenizer = load_masked_lm(tiny_mlm)
     assert next(model.parameters()).dtype == torch.float32
@@ -143,14 +140,9 @@ def test_layers_on_given_states_are_the_models_own(tiny_bert: Path, implementati
     set_dropout(fresh, 0.0)
     assert run_layers(fresh, states, whole).shape == states.shape
     assert len(fresh) == 2
-    assert not any(
-        torch.equal(a, b)
-        for (name, a), b in zip(fresh[0].named_parameters(), model.encoder.layer[0].parameters(), strict=True)
-        if name.endswith("dense.weight")
-    )
+    own, drawn = model.encoder.layer[0].state_dict(), fresh[0].state_dict()
+    assert not any(torch.equal(own[name], drawn[name]) for name in own if name.endswith("dense.weight"))
 
-
-# a head for a backbone
 
 HEAD = MlmSettings(max_length=24, steps=60, batch_size=8, lr=3e-3, warmup=0.1, mask=0.2, weight_decay=0.01)
 
@@ -175,6 +167,8 @@ def test_a_backbone_gets_a_head(tiny_bert: Path, tmp_path: Path, text: Corpus) -
     after, chance = (masked_accuracy(m.eval(), tokenizer, rows, 0.2, 1) for m in (model, untrained))
     assert after > chance + 0.05
     assert 0 <= facts["masked_accuracy"] <= 1
+    assert facts["cut"]["lines"] == sum(len(row) == 24 for row in rows) == 0
+    assert facts["loss_curve"][-1][0] == 60
     train_mlm_head(backbone, text, HEAD, out=tmp_path / "again", **how)
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("m", "again")]
     assert weights[0] == weights[1]
@@ -190,11 +184,10 @@ def test_masked_accuracy_by_hand(tiny_mlm: Path, text: Corpus) -> None:
 
     def restore_even_ids(input_ids: Tensor, attention_mask: Tensor) -> Any:
         ids = torch.zeros_like(input_ids)
-        for n in range(len(ids)):
-            row = left.pop(0)
-            ids[n, : len(row)] = torch.tensor(row)
-        logits = torch.nn.functional.one_hot(torch.where(ids % 2 == 0, ids, 0), len(tokenizer))
-        return SimpleNamespace(logits=logits.float())
+        for target in ids:
+            row = torch.tensor(left.pop(0))
+            target[: len(row)] = row * (row % 2 == 0)
+        return SimpleNamespace(logits=torch.nn.functional.one_hot(ids, len(tokenizer)).float())
 
     restorer = torch.nn.Module()
     restorer.device, restorer.forward = "cpu", restore_even_ids  # type: ignore[assignment]
@@ -221,12 +214,10 @@ def test_places_and_targets_are_those_of_the_chosen_tokens(tokenizer: Any) -> No
     inputs, chosen = mask_tokens(ids, tokenizer, 0.5, generator(1, "m"))
     masked = mask_text(ids, tokenizer, 0.5, generator(1, "m"))
     assert torch.equal(masked.inputs, inputs)
-    assert [(int(p) // 6, int(p) % 6) for p in masked.places] == [
-        tuple(at) for at in chosen.nonzero().tolist()
-    ]
+    assert [divmod(place, 6) for place in masked.places.tolist()] == [*map(tuple, chosen.nonzero().tolist())]
     assert torch.equal(masked.targets, ids[chosen])
     assert len(masked.places) > 1
-    assert not len(mask_text(ids, tokenizer, 0.0, generator(1, "m")).places)
+    assert len(mask_text(ids, tokenizer, 0.0, generator(1, "m")).places) == 0
 
 
 def test_documents(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pretraining: the training, its text, its watch, the shipped backbone, the command."""
+"""Pretraining: training, text, watch, the shipped backbone, the command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 import time
+from ast import literal_eval
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from importlib import resources
 from itertools import pairwise
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
-from transformers import AutoModelForMaskedLM, configuration_utils
+from safetensors.numpy import load_file, save
+from transformers import configuration_utils
 
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
@@ -46,7 +46,7 @@ from bench.training.prepared_text import (
     save_prepared_text,
     train_wordpiece,
 )
-from bench.training.pretraining import pretrain
+from bench.training.pretraining import PretrainSettings, pretrain
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts, numbers_in
 from tests.training.conftest import SETTINGS
@@ -57,8 +57,8 @@ Made = tuple[dict[str, Any], list[int], Path]
 
 def cut_at(folder: Path) -> int:
     """Where the tokenizer in a folder cuts a text, by its file."""
-    tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    return int(tokenizer["truncation"]["max_length"])
+    settings = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    return int(settings["truncation"]["max_length"])
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,9 @@ def test_what_it_leaves(text: Corpus, made: Made) -> None:
     known = {"name": "toy.txt", "sha256": text.sha256, "sentences": len(text.sentences), "world": None}
     assert facts["text"] == known
     assert (facts["command"], facts["loss_curve"][-1][0], sum(seen)) == ("bench pretrain", 12, 96)
+    assert (facts["seed"], facts["rows"]) == (1, len(text.sentences))
+    whole, _ = load_masked_lm(folder)
+    assert facts["parameters"] == sum(weight.numel() for weight in whole.parameters()) > 3000
     model, tokenizer = load_backbone(folder)
     tokens = [token for row in tokenize_rows(tokenizer, text.sentences, 24) for token in row[1:-1]]
     shares = np.unique_counts(tokens).counts / len(tokens)
@@ -118,9 +121,7 @@ def test_a_model_without_pooler_encodes_the_same_after_every_load(text: Corpus, 
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
-def test_all_of_a_long_line_is_read_where_lines_are_split(
-    text: Corpus, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_split_lines(text: Corpus, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, kept = load_backbone(made[2])[1], 7
     seen: list[list[int]] = []
 
@@ -129,16 +130,14 @@ def test_all_of_a_long_line_is_read_where_lines_are_split(
         return [[1, 2.0]]
 
     monkeypatch.setattr("bench.training.pretraining.train_mlm", train)
-    settings = replace(SETTINGS, max_length=kept, steps=1)
-    facts = pretrain(text, settings, out=tmp_path / "m", split=True, **HOW)
+    facts = pretrain(text, replace(SETTINGS, max_length=kept, steps=1), out=tmp_path / "m", split=True, **HOW)
     lines = tokenizer(list(text.sentences), add_special_tokens=False)["input_ids"]
-    assert max(map(len, lines)) > kept
-    first, last = tokenizer.cls_token_id, tokenizer.sep_token_id
-    assert all((row[0], row[-1], len(row) <= kept) == (first, last, True) for row in seen)
+    assert max(map(len, seen)) == kept < max(map(len, lines))
+    assert {(row[0], row[-1]) for row in seen} == {(tokenizer.cls_token_id, tokenizer.sep_token_id)}
     assert [token for row in seen for token in row[1:-1]] == [token for line in lines for token in line]
     assert facts["rows"] == len(seen) == sum(-(-len(line) // (kept - 2)) for line in lines)
     assert facts["cut"] == {}
-    assert cut_at(tmp_path / "m") == kept
+    assert cut_at(tmp_path / "m") == 7
 
 
 def test_its_hash_is_not_the_last_call_s_of_its_tokenizer(text: Corpus, made: Made, tmp_path: Path) -> None:
@@ -149,15 +148,11 @@ def test_its_hash_is_not_the_last_call_s_of_its_tokenizer(text: Corpus, made: Ma
 
 
 def test_lines_that_are_cut_are_counted_and_said() -> None:
-    lines = ["a b c d e f", "a b", "a b c d"]
+    lines, said = ["a b c d e f", "a b", "a b c d"], list[str]()
     text, tokenizer = make_corpus("toy.txt", lines), train_wordpiece(lines, 40, max_length=5)
-    said: list[str] = []
-    counts = [
-        count_cut_tokens(tokenizer, text, lines, tokenize_rows(tokenizer, lines, kept), kept, said.append)
-        for kept in (5, 9)
-    ]
-    assert counts[0] == {"lines": 2, "of": 3, "tokens": 4}
-    assert counts[1]["lines"] == 0
+    for kept, counts in ((5, {"lines": 2, "of": 3, "tokens": 4}), (9, {"lines": 0, "of": 3, "tokens": 0})):
+        rows = tokenize_rows(tokenizer, lines, kept)
+        assert count_cut_tokens(tokenizer, text, lines, rows, kept, said.append) == counts
     (line,) = said
     assert numbers_in(line)[:3] == [2, 3, 5]
     assert not missing_facts(line, "toy.txt", "22.2%")
@@ -228,18 +223,16 @@ def test_spectral_embeddings_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_wordpiece_is_the_same_in_every_process(text: Corpus) -> None:
+def test_wordpiece_is_the_same_in_every_process(text: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("\n".join(text.sentences))
     code = (
-        "from bench.data.toy import make_toy_task; from bench.training.prepared_text import train_wordpiece; "
-        "s = sorted({s for pair in make_toy_task().all_pairs() for s in pair}); "
-        "print(train_wordpiece(s, 150, max_length=24).get_vocab() == {V})"
+        "import sys; from bench.training.prepared_text import train_wordpiece; "
+        "print(train_wordpiece(open('text').read().split('\\n'), 150, max_length=24).get_vocab())"
     )
+    how: dict[str, Any] = {"cwd": tmp_path, "env": {**os.environ, "PYTHONHASHSEED": "1"}, "timeout": 120}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **how)
     vocabulary = train_wordpiece(text.sentences, 150, max_length=24).get_vocab()
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("{V}", repr(vocabulary))],
-        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONHASHSEED": "1"},
-    )  # fmt: skip
-    assert done.stdout.strip() == "True", done.stderr
+    assert literal_eval(done.stdout) == vocabulary, done.stderr
     assert len(vocabulary) <= 150
     assert vocabulary["[PAD]"] == 0
 
@@ -251,49 +244,44 @@ def test_wordpiece_tokens_are_ordinary_and_lower_case(text: Corpus) -> None:
     assert len(tokenizer("word " * 50, truncation=True)["input_ids"]) == 24
 
 
-# the shipped backbone
+SHIPPED = Path(str(resources.files("bench.data.mini").joinpath("backbone")))
 
 
-@pytest.fixture(scope="module")
-def shipped() -> Path:
-    return Path(str(resources.files("bench.data.mini").joinpath("backbone")))
-
-
-def test_the_shipped_backbone_names_its_making(shipped: Path) -> None:
-    facts: dict[str, Any] = json.loads((shipped / "pretraining.json").read_text())
+def test_the_shipped_backbone_names_its_making() -> None:
+    facts: dict[str, Any] = json.loads((SHIPPED / "pretraining.json").read_text())
     text = pretraining_text(World(1))
-    world = World(1).facts
-    known = {"name": text.name, "sha256": text.sha256, "sentences": len(text.sentences), "world": world}
-    assert facts["text"] == known
+    known = {"name": text.name, "sha256": text.sha256, "sentences": len(text.sentences)}
+    assert facts["text"] == {**known, "world": World(1).facts}
     assert facts["settings"] == profiles.load_profile("mini").pretrain
     assert facts["command"] == "bench pretrain --profile mini --world-seed 1 --seed 1 --out DIR"
     assert facts["cpu_seconds"] < 15 * 60
     assert facts["loss_curve"][-1][1] < 0.3 * facts["loss_curve"][0][1]
-    assert sum(path.stat().st_size for path in shipped.glob("*.safetensors")) <= 4e6
+    assert sum(path.stat().st_size for path in SHIPPED.glob("*.safetensors")) <= 4e6
 
 
-def test_the_shipped_backbone_predicts_masked_words_of_unseen_events(shipped: Path) -> None:
-    model: Any = AutoModelForMaskedLM.from_pretrained(shipped, dtype=torch.float32).eval()
-    _, tokenizer = load_backbone(shipped)
+def test_the_shipped_backbone_predicts_masked_words_of_unseen_events() -> None:
+    model, tokenizer = load_masked_lm(SHIPPED)
     world, draw = draw_customs(1), Draw("masked")
     sentences = [realise(sample_event(world, draw, "test"), world.lexicon, draw) for _ in range(200)]
     batch = tokenizer(sentences, padding=True, return_tensors="pt")
     assert tokenizer.unk_token_id not in batch["input_ids"]
     inputs, chosen = mask_tokens(batch["input_ids"], tokenizer, 0.15, torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        logits = model(input_ids=inputs, attention_mask=batch["attention_mask"]).logits
+        logits = model.eval()(input_ids=inputs, attention_mask=batch["attention_mask"]).logits
     accuracy = (logits.argmax(-1) == batch["input_ids"])[chosen].float().mean()
     assert float(accuracy) > 0.5
 
 
-# the command
+@pytest.fixture
+def full(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
 
 
-@pytest.mark.parametrize("out", ["file/made", "/proc/made"])
-def test_a_folder_that_cannot_be_written_is_refused_before_training(
-    cli: Cli, tmp_path: Path, out: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("out", ["full/file/made", "/proc/made"])
+def test_unwritable_folders_are_refused(
+    cli: Cli, full: None, out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "file").write_text("")
     monkeypatch.setattr("bench.training.pretraining.train_mlm", None)
     code, _, err = cli("pretrain", "--layers", "1", "--hidden", "16", "--steps", "2", "--out", out)
     assert (code, err.count("\n"), f"--out {out}: it can't be written: " in err) == (2, 1, True), err
@@ -315,22 +303,24 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(
         (("--profile", "minilm-mlm", "--layers", "2"), ("--layers 2", "--profile mini")),
         (("--profile", "minilm-mlm", "--split"), ("--split", "--profile mini")),
         (("--profile", "minilm-mlm", "--max-length", "64"), ("--max-length 64", "--profile mini")),
+        (("--profile", "minilm-mlm", "--prepare"), ("--prepare",)),
+        (("--profile", "minilm-mlm", "--prepared", "b"), ("--prepared",)),
     ],
 )
-def test_bad_requests(cli: Cli, tmp_path: Path, arguments: tuple[str, ...], facts: tuple[str, ...]) -> None:
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "file").touch()
+def test_bad_requests(cli: Cli, full: None, arguments: tuple[str, ...], facts: tuple[str, ...]) -> None:
     code, _, err = cli("pretrain", "--out", "new", *arguments)
     assert code == 2
     assert not missing_facts(err, *facts)
 
 
-@pytest.mark.slow
-def test_the_command_takes_sizes_text_and_time(
-    cli: Cli, tmp_path: Path, text: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mini = replace(profiles.load_profile("mini"), pretrain=asdict(replace(SETTINGS, steps=10**9)))
+def small_profile(monkeypatch: pytest.MonkeyPatch, settings: PretrainSettings) -> None:
+    mini = replace(profiles.load_profile("mini"), pretrain=asdict(settings))
     monkeypatch.setattr(profiles, "load_profile", lambda name: mini)
+
+
+@pytest.mark.slow
+def test_sizes_text_and_time(cli: Cli, tmp_path: Path, text: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_profile(monkeypatch, replace(SETTINGS, steps=10**9))
     (tmp_path / "own.txt").write_text("\n".join(text.sentences))
     own = ("--corpus", "own.txt", "--layers", "1", "--hidden", "40", "--max-length", "8", "--split")
     code, out, err = cli("pretrain", "--out", "made", *own, "--minutes", "0.05")
@@ -357,11 +347,8 @@ def test_the_command_takes_sizes_text_and_time(
 
 
 @pytest.mark.long
-def test_the_command_makes_a_backbone_for_another_world(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mini = replace(profiles.load_profile("mini"), pretrain=asdict(replace(SETTINGS, vocabulary=400)))
-    monkeypatch.setattr(profiles, "load_profile", lambda name: mini)
+def test_a_backbone_for_another_world(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_profile(monkeypatch, replace(SETTINGS, vocabulary=400))
     text = world_text.pretraining_text(World(2))
     short = make_corpus(text.name, text.sentences[:2000], text.world)
     monkeypatch.setattr(world_text, "pretraining_text", lambda _world: short)
@@ -385,10 +372,7 @@ def test_bfloat16_learns_about_the_same(text: Corpus, tmp_path: Path, made: Made
     assert not all(torch.equal(a, b) for a, b in zip(*(s.values() for s in stored), strict=True))
 
 
-# a training under watch
-
-
-def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
+def test_a_killed_training_leaves_a_model(
     text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, kept = tmp_path / "m", tmp_path / "m-unfinished"
@@ -414,9 +398,7 @@ def test_a_killed_training_leaves_a_model_and_a_finished_one_none(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "whole"]
 
 
-def test_a_training_that_learns_nothing_is_given_up(
-    text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_in_vain_is_given_up(text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pretraining, "TRIAL", 5)
     still = replace(SETTINGS, lr=1e-9)
     with pytest.raises(BenchError, match="after 5 steps"):
@@ -466,37 +448,23 @@ def test_other_sizes_are_refused(folder: Path, tmp_path: Path, size: str, other:
         pretrain(prepared, SMALL, out=tmp_path / "m", **HOW)
 
 
-def spoil_arrays(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    save_file(change(load_file(folder / "rows.safetensors")), folder / "rows.safetensors")
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda place: spoil_arrays(place, lambda a: {**a, "ids": np.full_like(a["ids"], 60_000)}),
-        lambda place: spoil_arrays(place, lambda a: {**a, "lengths": a["lengths"][1:].copy()}),
-        lambda place: (place / "rows.safetensors").write_bytes(b"cut"),
-        lambda place: (place / "prepared.json").write_text("[]"),
-        lambda place: (place / "prepared.json").write_text(
-            '{"text": {}, "cut": {}, "sizes": {"split": true}}'
-        ),
-    ],
-)
-def test_a_damaged_folder_is_named(folder: Path, damage: Callable[[Path], object]) -> None:
-    damage(folder)
-    with pytest.raises(DataError, match="prepared text"):
-        load_prepared_text(folder)
-
-
-@pytest.fixture
-def small_profile(monkeypatch: pytest.MonkeyPatch) -> None:
-    mini = replace(profiles.load_profile("mini"), pretrain=asdict(SMALL))
-    monkeypatch.setattr(profiles, "load_profile", lambda name: mini)
+def test_a_damaged_folder_is_named(folder: Path) -> None:
+    rows, facts = folder / "rows.safetensors", folder / "prepared.json"
+    arrays, good, text = load_file(rows), rows.read_bytes(), facts.read_text()
+    for content, described in (
+        (save({**arrays, "ids": np.full_like(arrays["ids"], 60_000)}), text),
+        (save({**arrays, "lengths": arrays["lengths"][1:].copy()}), text),
+        *((b"cut", text), (good, "[]"), (good, '{"text": {}, "cut": {}, "sizes": {"split": true}}')),
+    ):
+        rows.write_bytes(content)
+        facts.write_text(described)
+        with pytest.raises(DataError, match="prepared text"):
+            load_prepared_text(folder)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("small_profile")
-def test_the_command(cli: Cli, text: Corpus, tmp_path: Path) -> None:
+def test_the_command(cli: Cli, text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_profile(monkeypatch, SMALL)
     (tmp_path / "own.txt").write_text("\n".join(text.sentences))
     own = ("--corpus", "own.txt", "--split")
     for arguments in (("a", *own), ("b", "--prepare", *own), ("c", "--prepared", "b")):
@@ -517,12 +485,6 @@ def test_the_command(cli: Cli, text: Corpus, tmp_path: Path) -> None:
     for options, message in refused.items():
         code, _, err = cli("pretrain", "--out", "d", *options)
         assert (code, message in err) == (2, True), err
-
-
-@pytest.mark.parametrize("option", [("--prepare",), ("--prepared", "b")])
-def test_a_finished_model_s_head_takes_none(cli: Cli, option: tuple[str, ...]) -> None:
-    code, _, err = cli("pretrain", "--profile", "minilm-mlm", "--out", "new", *option)
-    assert (code, option[0] in err) == (2, True), err
 
 
 def test_a_large_vocabulary_keeps_its_ids(text: Corpus, tmp_path: Path) -> None:

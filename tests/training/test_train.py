@@ -22,7 +22,7 @@ from bench.errors import BenchError, DataError
 from bench.execution.stage_cache import StageCache
 from bench.plan.job import assign_stage_keys
 from bench.stages import Stage, StageSpec
-from bench.training.batch_encoding import cls_states
+from bench.training.batch_encoding import pooled_states
 from bench.training.loop import TrainSettings, learning_rate, order_batches, train
 from bench.training.randomness import generator, own_random_state, stream_seed, use_deterministic_kernels
 from bench.training.two_phase_step import Objective, WholeStep, as_objective, prepare_steps
@@ -30,8 +30,6 @@ from tests.support.stages import ensure
 from tests.support.train import spec
 
 SETTINGS = TrainSettings(lr=0.1, batch_size=2, steps=6, eval_every=2)
-
-
 ROWS = [[2, 5, 3], [2, 6, 7, 3], [2, 8, 3], [2, 9, 5, 6, 3], [2, 3]]
 
 
@@ -80,7 +78,7 @@ def test_learning_rates() -> None:
 def test_chunks_give_the_same_states_and_gradient(tiny_bert: Path, budget: int | None) -> None:
     def run(budget: int | None) -> tuple[Tensor, dict[str, Tensor]]:
         model = AutoModel.from_pretrained(tiny_bert, dtype=torch.float64).eval()
-        states = cls_states(model, ROWS, 0, budget=budget)
+        states = pooled_states(model, ROWS, 0, budget=budget)
         torch.autograd.backward((states * torch.arange(1.0, 6.0, dtype=torch.float64)[:, None]).pow(2).sum())
         return states.detach(), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
@@ -99,19 +97,14 @@ class Toy(nn.Module):
     def __init__(self, start: float = 0.0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.tensor(start))
-        self.seen: list[list[list[int]]] = []
 
     def forward(self, rows: list[list[int]]) -> Tensor:
         assert self.training
-        self.seen.append(rows)
         return (self.weight - 3) ** 2
 
 
-def run_toy(
-    scores: list[float], settings: TrainSettings = SETTINGS, toy: Toy | None = None, **more: Any
-) -> Any:
-    toy = toy or Toy()
-    remaining = iter(scores)
+def run_toy(scores: list[float], settings: TrainSettings = SETTINGS, start: float = 0.0, **more: Any) -> Any:
+    toy, remaining = Toy(start), iter(scores)
 
     def dev_score() -> float:
         assert not toy.training
@@ -126,9 +119,9 @@ def test_who_watches_hears_of_every_step_and_of_every_evaluation_the_norm_before
     plain = run_toy([0.5, 0.7, 0.7])
     assert (watched.losses, watched.curve, watched.last) == (plain.losses, plain.curve, plain.last)
     steps, found = ([news for news in heard if ("dev" in news) == asked] for asked in (False, True))
-    assert [(news["step"], news["steps"], news["loss"]) for news in steps] == [
-        (step, 6, loss) for step, loss in enumerate(plain.losses, start=1)
-    ]
+    assert [news["step"] for news in steps] == [1, 2, 3, 4, 5, 6]
+    assert {news["steps"] for news in steps} == {6}
+    assert tuple(news["loss"] for news in steps) == plain.losses
     assert [news["rate"] for news in steps] == [learning_rate(SETTINGS, step) for step in range(1, 7)]
     assert tuple(found) == watched.evaluations == plain.evaluations
     for news, (step, score) in zip(found, plain.curve, strict=True):
@@ -165,7 +158,7 @@ def test_first_step_is_adamws_by_hand() -> None:
 
 def test_training_stops_at_a_loss_that_is_not_finite() -> None:
     with pytest.raises(BenchError, match="nan at step 1; try a smaller learning rate"):
-        run_toy([], toy=Toy(math.nan))
+        run_toy([], start=math.nan)
     with pytest.raises(BenchError, match="no sentence"):
         train(Toy(), Toy(), [], SETTINGS, seed=1, corpus="c", dev_score=lambda: 0.0)
 
@@ -174,15 +167,13 @@ def test_corpus(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes(b"one  two\n\nthree\r\nfour\nfive")
     corpus, cut = read_corpus(path), read_corpus(path, (3, 4))
-    assert corpus.sentences == ("one two", "three", "four", "five")
+    assert (len(corpus.sentences), corpus.sentences[:2]) == (4, ("one two", "three"))
     assert cut.sentences == ("one two", "five")
-    assert corpus.sha256 != cut.sha256
+    assert len({corpus.sha256, cut.sha256}) == 2
     for content, message in ((b"one\n\xff\n", r"text.txt:2: .*utf-8"), (b"\n \n", "is empty")):
         path.write_bytes(content)
         with pytest.raises(DataError, match=message):
             read_corpus(path)
-    with pytest.raises(DataError, match="can't be read"):
-        read_corpus(tmp_path / "none")
 
 
 def key(*specs: StageSpec, seed: int = 1, **fingerprints: str) -> str:
@@ -239,38 +230,28 @@ def test_a_failed_or_killed_stage_leaves_nothing_to_be_taken_for_finished(tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == [f".{stage.key}.lock"]
 
 
-def settings() -> tuple[bool, bool, bool]:
-    return (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        getattr(torch.utils.deterministic, "fill_uninitialized_memory"),  # noqa: B009
-    )
-
-
-def test_a_cuda_training_asks_for_deterministic_kernels_and_puts_the_settings_back(
+def test_cuda_trains_with_deterministic_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    def settings() -> tuple[bool, bool, bool]:
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            getattr(torch.utils.deterministic, "fill_uninitialized_memory"),  # noqa: B009
+        )
+
     before = settings()
-
-    def failing() -> None:
-        with use_deterministic_kernels("cuda:1"):
-            assert settings() == (True, True, False)
-            assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-            raise BenchError("a loss that is not a number")
-
-    with pytest.raises(BenchError, match="not a number"):
-        failing()
-    assert settings() == before
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
-    with use_deterministic_kernels("cuda"):
-        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
-
-
-def test_a_cpu_keeps_its_settings() -> None:
-    before = settings()
-    with use_deterministic_kernels("cpu"):
+    for given, device, expected in (
+        (None, "cuda:1", (":4096:8", (True, True, False))),
+        (":16:8", "cuda", (":16:8", (True, True, False))),
+        (None, "cpu", (None, before)),
+    ):
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", given or "")
+        if given is None:
+            monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+        with pytest.raises(ZeroDivisionError), use_deterministic_kernels(device):  # noqa: PT012
+            assert (os.environ.get("CUBLAS_WORKSPACE_CONFIG"), settings()) == expected
+            raise ZeroDivisionError
         assert settings() == before
 
 
@@ -295,28 +276,10 @@ class Noisy(Objective):
         return self.reason
 
 
-class Rows:
-    def __init__(self, *numbers: float) -> None:
-        self.numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, index: int) -> float:
-        return self.numbers[index]
-
-
 def run(objective: Any, *numbers: float) -> tuple[float, ...]:
-    rows, encoder = Rows(*numbers), as_objective(objective).module
-    return train(
-        objective,
-        encoder,
-        rows,
-        replace(SETTINGS, steps=4, eval_every=9),
-        seed=1,
-        corpus="x",
-        dev_score=lambda: 0.0,
-    ).losses
+    encoder, settings = as_objective(objective).module, replace(SETTINGS, steps=4, eval_every=9)
+    rows: Any = numbers
+    return train(objective, encoder, rows, settings, seed=1, corpus="x", dev_score=lambda: 0.0).losses
 
 
 def steps(objective: Objective, *, ahead: bool) -> list[tuple[int, float]]:
@@ -330,6 +293,9 @@ def test_a_step_ahead_prepares_the_same() -> None:
     assert steps(here, ahead=False) == steps(ahead, ahead=True)
     assert here.threads == {threading.current_thread().name}
     assert ahead.threads != here.threads
+    one, two = Noisy(), Noisy()
+    whole = float(one([1.0, 2.0]).detach())
+    assert whole == float(two.compute(two.prepare([1.0, 2.0])).detach()) > 0
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -344,30 +310,19 @@ def test_an_error_of_the_hosts_half_ends_the_training(ahead: bool) -> None:
         steps(Broken(), ahead=ahead)
 
 
-def test_both_halves_in_one_call() -> None:
-    one, two = Noisy(), Noisy()
-    assert float(one([1.0, 2.0]).detach()) == float(two.compute(two.prepare([1.0, 2.0])).detach())
-
-
 def test_a_plain_module_trains_as_one_half() -> None:
-    class Plain(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.whole = Noisy()
-            self.trained = self.whole.module
-
-        def forward(self, batch: list[float]) -> Tensor:
-            loss: Tensor = self.whole(batch)
-            return loss
-
-    assert isinstance(as_objective(Plain()), WholeStep)
-    assert run(Plain(), 1.0, 2.0, 3.0) == run(Noisy(), 1.0, 2.0, 3.0)
+    whole = Noisy()
+    plain = nn.ModuleDict({"trained": whole.module})
+    plain.forward = whole.__call__
+    assert isinstance(as_objective(plain), WholeStep)
+    losses = run(plain, 1.0, 2.0, 3.0)
+    assert losses == run(Noisy(), 1.0, 2.0, 3.0)
+    assert len(losses) == 4
 
 
 def test_an_objective_says_what_its_loss_is_not_a_number_from() -> None:
     objective = Noisy()
-    with pytest.raises(BenchError, match="the loss is nan at step 1"):
-        run(objective, float("nan"), float("nan"))
-    objective.reason = "the teacher is broken"
-    with pytest.raises(BenchError, match=r"^the teacher is broken$"):
-        run(objective, float("nan"), float("nan"))
+    for message in ("the loss is nan at step 1", r"^the teacher is broken$"):
+        with pytest.raises(BenchError, match=message):
+            run(objective, float("nan"), float("nan"))
+        objective.reason = "the teacher is broken"

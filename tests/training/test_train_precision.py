@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 from bench.baselines.simcse import SimCSEObjective
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
-from bench.training.batch_encoding import cls_states
+from bench.training.batch_encoding import pooled_states
 from bench.training.loop import TrainResult, TrainSettings, train
 from bench.training.mixed_precision import LOWERED as LOW
 from bench.training.mixed_precision import (
@@ -31,10 +32,9 @@ from bench.training.mixed_precision import (
 from bench.training.momentum import MomentumCopy
 from bench.training.two_phase_step import compile_steps
 from tests.support.cli import Cli, records
-from tests.support.messages import missing_facts
 from tests.support.rank_work import Gradients, Stop
 from tests.support.ranks import CASES, arguments
-from tests.training.conftest import check_one_difference
+from tests.training.conftest import check_one_difference, rerun_all
 
 LEAST = {"bf16": 0.7, "bf16-weights": 0.6}
 """Cosine between a step's gradient and float32's; with bfloat16 weights sums over layers are rounded too."""
@@ -54,7 +54,7 @@ def first_step(found: list[Step], objective: Any, encoder: Any, rows: Any, setti
 @pytest.mark.long
 @pytest.mark.parametrize("lower", LEAST)
 @pytest.mark.parametrize("name", CASES)
-def test_every_objective_is_near_its_float32_one(
+def test_every_objective_is_near(
     name: str, lower: str, tiny_bert: Path, tiny_mlm: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / "sub" / "selected")
@@ -84,14 +84,14 @@ class Model(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
         states = self.linear(torch.stack([input_ids, attention_mask], -1).float())
-        return type("Output", (), {"last_hidden_state": states})
+        return SimpleNamespace(last_hidden_state=states)
 
 
 def test_what_is_lowered_is_widened_again() -> None:
     model, rows, ones = Model(), [[3, 5], [7]], torch.ones(1, 2)
-    plain = cls_states(model, rows, 0)
+    plain = pooled_states(model, rows, 0)
     with train_at_precision("bf16"):
-        rounded = cls_states(model, rows, 0)
+        rounded = pooled_states(model, rows, 0)
         with autocast_towers("cpu"):
             assert model.linear(ones).dtype == torch.bfloat16
         assert model.linear(ones).dtype == torch.float32
@@ -138,33 +138,7 @@ def test_the_command_trains_in_bfloat16(cli: Cli, tmp_path: Path, tiny_bert: Pat
     np.testing.assert_allclose(values[1], values[0], atol=0.05)
     code, _, err = cli(*low, "--dry-run")
     assert (code, "then fp32, now bf16" in err) == (1, True)
-    (path,) = (tmp_path / "results" / "low").glob("*/*/*/*.json")
-    code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
-    assert code == 0, out + err
-
-
-@pytest.mark.parametrize(
-    ("command", "precision", "accepted"), [("run", "tf32", "fp32 or bf16"), ("gradient", "bf16", "fp32")]
-)
-def test_where_a_precision_has_no_place(
-    command: str, precision: str, accepted: str, cli: Cli, tiny_bert: Path, corpus: Path
-) -> None:
-    where = ("--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus))
-    what = ("gradient", "simcse", "--out", "g") if command == "gradient" else ("run", "--methods", "simcse")
-    code, _, err = cli(*what, *where, "--set", "simcse.batch_size=8", "--train-precision", precision)
-    assert code == 2
-    assert not missing_facts(err, f"--train-precision {precision}", accepted)
-
-
-def test_a_method_without_training_is_the_same_cell(cli: Cli, tmp_path: Path) -> None:
-    run = ("run", "--methods", "noise,word_overlap", "--seeds", "1", "--suite", "toy")
-    assert cli(*run)[0] == 0
-    code, out, _ = cli(*run, "--train-precision", "bf16", "--dry-run")
-    assert (code, "0 of 2 cells to run" in out) == (0, True)
-
-
-SMALL = 1e-3
-"""Less than half of what bfloat16 can add to 1."""
+    rerun_all(cli, tmp_path / "results" / "low", tiny_bert, corpus)
 
 
 def tower() -> Any:
@@ -175,24 +149,21 @@ def tower() -> Any:
     return made
 
 
-def descend(masters: MasterWeights, made: Any, steps: int) -> None:
-    for _ in range(steps):
-        with masters.lowered():
-            made["layers"](torch.ones(1, 2, dtype=made["layers"].weight.dtype)).sum().backward()
-        with torch.no_grad():
-            for parameter in made["layers"].parameters():
-                parameter -= SMALL * parameter.grad
-                parameter.grad = None
-
-
 def test_small_steps_add_up_that_bfloat16_would_lose() -> None:
-    made, alone = tower(), tower().bfloat16()
-    with train_at_precision(LOW):
-        masters = MasterWeights(made)
-    descend(masters, made, 20)
-    descend(MasterWeights(alone), alone, 20)
-    torch.testing.assert_close(made["layers"].weight, torch.full((2, 2), 1 - 20 * SMALL))
-    assert bool((alone["layers"].weight == 1).all())
+    small, weights = 1e-3, []  # less than half of what bfloat16 can add to 1
+    for made, precision in ((tower(), LOW), (tower().bfloat16(), "fp32")):
+        with train_at_precision(precision):
+            masters = MasterWeights(made)
+        for _ in range(20):
+            with masters.lowered():
+                made["layers"](torch.ones(1, 2, dtype=made["layers"].weight.dtype)).sum().backward()
+            with torch.no_grad():
+                for parameter in made["layers"].parameters():
+                    parameter -= small * parameter.grad
+                    parameter.grad = None
+        weights.append(made["layers"].weight)
+    assert torch.allclose(weights[0], torch.full((2, 2), 1 - 20 * small))
+    assert torch.equal(weights[1], torch.ones(2, 2).bfloat16())
 
 
 def test_types_in_a_step_and_outside_of_it() -> None:
@@ -249,7 +220,7 @@ def test_a_momentum_copy_follows_the_masters() -> None:
 
 @pytest.fixture
 def trained(tiny_bert: Path) -> Iterator[Any]:
-    """Train SimCSE a few steps at a precision; what came of it, and what the dev evaluations saw."""
+    """Train SimCSE a few steps at a precision; the result, and the weights at the dev evaluations."""
 
     def run(precision: str) -> tuple[TrainResult, list[dict[str, Tensor]]]:
         torch.manual_seed(3)
@@ -264,28 +235,21 @@ def trained(tiny_bert: Path) -> Iterator[Any]:
         rows: Any = [[2, 5 + n, 6 + n, 3 + n % 7] for n in range(12)]
         settings = TrainSettings(1e-4, 6, 6, 3)
         with train_at_precision(precision):
-            result = train(objective, towers, rows, settings, seed=1, corpus="c", dev_score=dev_score)
-        for name, value in towers.state_dict().items():
-            assert torch.equal(value, result.last[name])
-        return result, seen
+            return train(objective, towers, rows, settings, seed=1, corpus="c", dev_score=dev_score), seen
 
     with torch.random.fork_rng():
         yield run
 
 
 def test_dev_evaluations_and_checkpoints_have_the_masters(trained: Any) -> None:
-    result, seen = trained(LOW)
+    (full, _), (result, seen) = trained("fp32"), trained(LOW)
+    assert full.losses != result.losses == pytest.approx(full.losses, rel=0.05, abs=0.05)
     assert len(seen) == 2
-    for state, kept in ((seen[-1], result.best), (seen[-1], result.last)):
-        assert all(torch.equal(value, kept[name]) for name, value in state.items())
+    for kept in (result.best, result.last):
+        assert all(torch.equal(value, kept[name]) for name, value in seen[-1].items())
     floats = [value for value in result.last.values() if value.is_floating_point()]
     assert {value.dtype for value in floats} == {torch.float32}
     assert not any(torch.equal(value, value.bfloat16().float()) for value in floats if value.dim() == 2)
-
-
-def test_the_losses_are_near_those_of_float32(trained: Any) -> None:
-    (full, _), (low, _) = trained("fp32"), trained(LOW)
-    assert full.losses != low.losses == pytest.approx(full.losses, rel=0.05, abs=0.05)
 
 
 class Casts(TorchDispatchMode):  # type: ignore[no-untyped-call]
