@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from bench.comparison.item_bootstrap import CampaignRun
-    from bench.eval.item_changes import ItemChange
+    from bench.eval.measure import ItemChange
 
 WHERE = "bench diff"
 _PER_TASK, _OF_ONE_TASK = 5, 20

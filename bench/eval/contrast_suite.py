@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,8 @@ from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import BenchError
 from bench.eval.embeddings import compare_pairs, embed_sentences, report_words
-from bench.eval.measure import Measure, MeasureContext, PairTests, SuiteResult
+from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import ALL, RunRecord, Score
-
-if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
-    from bench.eval.item_changes import ItemChange
 
 TIE = 1e-6
 """Similarities that differ by at most this are equal."""

@@ -34,6 +34,10 @@ class Embeddings:
         """
         return len(self.vectors) > 1 and equal_rows(self.vectors, self.vectors[0])
 
+    def select(self, sentences: Iterable[str]) -> FloatArray:
+        """Vectors of sentences, in their order."""
+        return self.vectors[[self.rows[sentence] for sentence in sentences]]
+
     def cosine(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0.
 
@@ -41,7 +45,7 @@ class Embeddings:
         >>> vectors.cosine(["a", "a"], ["a", "b"]).round(4).tolist()
         [1.0, 0.96]
         """
-        a, b = self._pair_vectors(first, second)
+        a, b = (self.select(side).astype(np.float64) for side in (first, second))
         norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.maximum(np.linalg.norm(b, axis=1), 1e-8)
         cosine: NDArray[np.float64] = np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
         return cosine
@@ -53,16 +57,10 @@ class Embeddings:
         >>> [figure.tolist() for figure in vectors.unnormalised(["a"], ["b"])]
         [[0.0], [-5.0], [-7.0]]
         """
-        a, b = self._pair_vectors(first, second)
+        a, b = (self.select(side).astype(np.float64) for side in (first, second))
         difference = a - b
         dot: NDArray[np.float64] = np.einsum("ij,ij->i", a, b)
         return dot, -np.linalg.norm(difference, axis=1), -np.abs(difference).sum(1)
-
-    def _pair_vectors(
-        self, first: Sequence[str], second: Sequence[str]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        a, b = (self.vectors[[self.rows[sentence] for sentence in side]] for side in (first, second))
-        return a.astype(np.float64), b.astype(np.float64)
 
 
 def equal_rows(vectors: FloatArray, vector: FloatArray) -> bool:
@@ -146,4 +144,4 @@ def stream_embeddings(
         done += len(texts)
         if progress and len(embeddings.rows) < len(texts):
             progress(len(texts) - len(embeddings.rows))
-        yield embeddings.vectors[[embeddings.rows[text] for text in texts]]
+        yield embeddings.select(texts)

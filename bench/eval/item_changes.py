@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
+from bench.eval.measure import ItemChange
+
 Texts = Sequence[tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class ItemChange:
-    """One item of a task, in words; ``Measure.change_columns`` describes the columns."""
-
-    number: int  # position among the task's scored items, from 1
-    change: str  # from the first run to the second
-    one: str  # the first run's value
-    other: str  # the second run's value
-    gold: str  # the right value
-    texts: tuple[str, ...]  # the item's sentences, or its query
 
 
 def rank_changes(

@@ -19,7 +19,6 @@ from bench.errors import BenchError
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
-    from bench.eval.item_changes import ItemChange
     from bench.stats.correlations import CorrelationTest
     from bench.stats.labels import McNemarTest
 
@@ -57,16 +56,25 @@ class SuiteResult:
 
 
 @dataclass(frozen=True)
+class ItemChange:
+    """One item of a task, in words; ``Measure.change_columns`` describes the columns."""
+
+    number: int  # position among the task's scored items, from 1
+    change: str  # from the first run to the second
+    one: str  # the first run's value
+    other: str  # the second run's value
+    gold: str  # the right value
+    texts: tuple[str, ...]  # the item's sentences, or its query
+
+
+@dataclass(frozen=True)
 class Measure(ABC, Generic[T]):
     """A suite and everything that depends on its kind; made by :func:`measure_of`.
 
     torch and mteb are loaded by :meth:`load` (of mteb's tasks) or :meth:`measure` at the earliest.
-
-    Args:
-        name: The suite's name, as in ``--suite`` or in a record.
     """
 
-    name: str
+    name: str  # the suite's name, as in ``--suite`` or in a record
     version: ClassVar[int] = 1
     """Raised when the numbers of the evaluation change; part of every job's key."""
     counted: ClassVar[str] = "pairs"
@@ -140,21 +148,15 @@ class Measure(ABC, Generic[T]):
     def draws(self, task: T, rows: FloatArray, record: RunRecord, rng: Generator, count: int) -> Draws:
         """Return (count, runs) scores on a task in draws of its items with replacement.
 
-        ``rows`` are (runs, predictions), ``record`` is one of the runs'.
-
-        Raises:
-            BenchError: a score of other things than items, or missing predictions.
-            ValueError: a score that is undefined in a draw.
+        ``rows`` are (runs, predictions), ``record`` is one of the runs'. A score of other things than items
+        and missing predictions raise BenchError, a score that is undefined in a draw ValueError.
         """
         raise BenchError("the items of this suite can't be drawn", where=f"suite {self.name}")
 
     def pair_tests(
         self, task: T | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
     ) -> PairTests:
-        """Test two checkpoints with these scores on the items of a task.
-
-        The task is null if its data are missing.
-        """
+        """Test two checkpoints with these scores on the items of a task, null if its data are missing."""
         return {}
 
     def find_changes(

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from bench.eval.item_changes import ItemChange, class_changes, rank_changes, score_changes
+from bench.eval.item_changes import class_changes, rank_changes, score_changes
+from bench.eval.measure import ItemChange
 from bench.eval.mteb_items import MtebItems
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.sts import spearman

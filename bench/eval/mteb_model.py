@@ -25,13 +25,9 @@ class MtebEncoder:
     A :class:`bench.encoder.PromptedEncoder` gets the prompts that mteb's own wrapper of sentence-transformers
     gives it, and its own similarity; the similarity of any other is the cosine.
 
-    Args:
-        encoder: The encoder; one of pairs raises InputError.
-        name: Model name for mteb's folders, "bench/NAME".
-        identity: Everything beyond the weights, see :func:`hash_encoder`: mteb's cache only distinguishes
-            models by name and revision.
-        progress: Called with finished sentences.
-        about: "license" and "training_datasets" (names of texts) for mteb's files.
+    ``name`` is "bench/NAME" in mteb's folders; mteb's cache distinguishes models by it and the revision,
+    which has everything beyond the weights from ``identity``, see :func:`hash_encoder`. ``about`` has
+    "license" and "training_datasets" (names of texts) for mteb's files. A method for pairs raises InputError.
     """
 
     def __init__(
@@ -74,7 +70,7 @@ class MtebEncoder:
             encoder = _PromptEncoder(encoder, prompt_type.value if prompt_type else "", prompt)
         embeddings = embed_sentences(encoder, texts, progress=self.progress)
         self._note_vectors(embeddings.vectors)
-        return embeddings.vectors[[embeddings.rows[text] for text in texts]]
+        return embeddings.select(texts)
 
     def begin_task(self) -> None:
         """Reset the counts of :meth:`check_task`."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from bench.encoder import FloatArray
 from bench.errors import BenchError
-from bench.eval.item_changes import ItemChange
+from bench.eval.measure import ItemChange
 from bench.eval.mteb_items import MtebItems, local_items, mteb_items
 from bench.eval.mteb_kinds import PredictionKind, kind_of
 from bench.eval.mteb_scores import MtebEntry, metric_name, suite_scores

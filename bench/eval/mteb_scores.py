@@ -14,7 +14,7 @@ from bench.data.tasks import suite_average
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.mteb_tasks import MtebTask
-from bench.records.record import ALL, AVERAGE, Score
+from bench.records.record import ALL, Score
 
 MAIN = "main_score"
 """Metric of a suite whose tasks have different ones."""
@@ -24,11 +24,10 @@ _NAMES = {
     "cosine_spearman": "spearman", "max_ap": "ap", "map_at_1000": "map",
     "max_over_subqueries_map_at_1000": "map",
 }  # fmt: skip
-_RETRIEVAL = tuple(
+RETRIEVAL = tuple(
     f"{metric}_at_{k}" for metric in ("map", "mrr", "ndcg", "precision", "recall") for k in (1, 5, 10)
 )
 Entries = Mapping[str, Sequence["MtebEntry"]]
-ScoreName = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def suite_scores(tasks: Sequence[MtebTask], entries: Entries) -> tuple[Score, ..
         items = sum(entry.items for entry in parts)
         for metric in dict.fromkeys((shared, main)):
             scores.append(Score(task.id, ALL, metric, values[task.id], items))
-        for name in _RETRIEVAL if task.kind == "Retrieval" else ():
+        for name in RETRIEVAL if task.kind == "Retrieval" else ():
             if name != task.score and all(name in entry.scores for entry in parts):
                 value = _mean_score(task.id, parts, name)
                 scores.append(Score(task.id, ALL, metric_name(name), value, items))
@@ -109,29 +108,6 @@ def suite_scores(tasks: Sequence[MtebTask], entries: Entries) -> tuple[Score, ..
     return (*scores, *_rank_averages(scores, len(tasks), shared))
 
 
-def own_score_names(tasks: Sequence[MtebTask], scores: Sequence[Score]) -> set[ScoreName]:
-    """Name a record's scores that :func:`suite_scores` gives, except retrieval's at other ranks.
-
-    A subset of a task may have any name.
-    """
-    metrics, shared = {task.id: metric_name(task.score) for task in tasks}, shared_metric(tasks)
-    names: set[ScoreName] = {(AVERAGE, ALL, shared)}
-    for task, metric in metrics.items():
-        names |= {(task, ALL, shared), (task, ALL, metric)}
-    for score in scores:
-        if score.subset != ALL and score.metric == metrics.get(score.task):
-            names.add((score.task, score.subset, score.metric))
-    kinds = {task.kind for task in tasks}
-    return names | {(kind, "mean", shared) for kind in kinds if len(kinds) > 1}
-
-
-def rank_score_names(tasks: Sequence[MtebTask]) -> set[ScoreName]:
-    """Name the scores of retrieval at other ranks, and their averages."""
-    ranked = [task.id for task in tasks if task.kind == "Retrieval"]
-    rows = (*ranked, AVERAGE) if len(ranked) == len(tasks) else ranked
-    return {(row, ALL, metric_name(name)) for row in rows for name in _RETRIEVAL}
-
-
 def _mean_score(task_id: str, entries: Sequence[MtebEntry], score: str) -> float:
     values = [entry.scores.get(score, math.nan) for entry in entries]
     bad = [entry.subset for entry, value in zip(entries, values, strict=True) if not math.isfinite(value)]
@@ -144,7 +120,7 @@ def _mean_score(task_id: str, entries: Sequence[MtebEntry], score: str) -> float
 def _rank_averages(scores: Sequence[Score], tasks: int, shared: str) -> list[Score]:
     """Average the retrieval metrics that every task has."""
     averages = []
-    for name in map(metric_name, _RETRIEVAL):
+    for name in map(metric_name, RETRIEVAL):
         values = [s.value for s in scores if (s.subset, s.metric) == (ALL, name) and s.task != "avg"]
         if len(values) == tasks and name != shared:
             averages.append(Score("avg", ALL, name, suite_average(values), tasks))

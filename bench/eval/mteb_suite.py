@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +10,12 @@ from numpy.typing import NDArray
 from bench.data.mteb_names import has_own_tasks
 from bench.data.source import DataSource
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, MeasureContext, ScoreName, SuiteResult
+from bench.eval.measure import ItemChange, Measure, MeasureContext, ScoreName, SuiteResult
 from bench.eval.mteb_cache import check_cached_data, check_declared_data
-from bench.eval.mteb_scores import own_score_names, rank_score_names, shared_metric
+from bench.eval.mteb_scores import RETRIEVAL, metric_name, shared_metric
 from bench.eval.mteb_setup import require_mteb
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
-from bench.records.record import RunRecord, Score, safe_name
-
-if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
-    from bench.eval.item_changes import ItemChange
+from bench.records.record import ALL, AVERAGE, RunRecord, Score, safe_name
 
 
 class MtebSuite(Measure[MtebTask]):
@@ -91,11 +87,21 @@ class MtebSuite(Measure[MtebTask]):
 
     def own_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[ScoreName]:
         """Return the tasks' scores, their subsets' and the averages."""
-        return own_score_names(tasks, record.scores)
+        metrics, shared = {task.id: metric_name(task.score) for task in tasks}, shared_metric(tasks)
+        names: set[ScoreName] = {(AVERAGE, ALL, shared)}
+        for task, metric in metrics.items():
+            names |= {(task, ALL, shared), (task, ALL, metric)}
+        for score in record.scores:  # a subset may have any name
+            if score.subset != ALL and score.metric == metrics.get(score.task):
+                names.add((score.task, score.subset, score.metric))
+        kinds = {task.kind for task in tasks}
+        return names | {(kind, "mean", shared) for kind in kinds if len(kinds) > 1}
 
     def side_scores(self, tasks: Sequence[MtebTask], record: RunRecord) -> set[ScoreName]:
-        """Return retrieval's scores at other ranks."""
-        return rank_score_names(tasks)
+        """Return retrieval's scores at other ranks, and their averages."""
+        ranked = [task.id for task in tasks if task.kind == "Retrieval"]
+        rows = (*ranked, AVERAGE) if len(ranked) == len(tasks) else ranked
+        return {(row, ALL, metric_name(name)) for row in rows for name in RETRIEVAL}
 
     def draws(
         self, task: MtebTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int

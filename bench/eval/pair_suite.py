@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +11,8 @@ from bench.data.source import DataSource
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import Measure, MeasureContext, PairTests, SuiteResult
+from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import RunRecord, Score
-
-if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
-    from bench.eval.item_changes import ItemChange
 
 
 class PairSuite(Measure[PairTask]):

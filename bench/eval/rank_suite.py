@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.random import Generator
@@ -16,11 +15,8 @@ from bench.data.tasks import suite_average
 from bench.encoder import FloatArray, PairScorer
 from bench.errors import BenchError
 from bench.eval.embeddings import Embeddings, embed_sentences, report_words
-from bench.eval.measure import AnyEncoder, Draws, Measure, MeasureContext, Predictions, Scores, SuiteResult
+from bench.eval.measure import AnyEncoder, ItemChange, Measure, MeasureContext, Predictions, SuiteResult
 from bench.records.record import ALL, RunRecord, Score
-
-if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
-    from bench.eval.item_changes import ItemChange
 
 HITS = (1, 3)
 _TIE = 1e-6
@@ -58,11 +54,15 @@ class RankSuite(Measure[RankTask]):
             predictions[task.id] = np.concatenate(task_ranks(task, embeddings)).astype(np.float32)
         return SuiteResult(_rank_scores(tasks, predictions), predictions)
 
-    def rescore(self, tasks: Sequence[RankTask], predictions: Predictions, record: RunRecord) -> Scores:
+    def rescore(
+        self, tasks: Sequence[RankTask], predictions: Predictions, record: RunRecord
+    ) -> tuple[Score, ...]:
         """Score the ranks again."""
         return _rank_scores(tasks, predictions)
 
-    def draws(self, task: RankTask, rows: FloatArray, record: RunRecord, rng: Generator, count: int) -> Draws:
+    def draws(
+        self, task: RankTask, rows: FloatArray, record: RunRecord, rng: Generator, count: int
+    ) -> Vectors:
         """Mean reciprocal rank by cosine in draws of pairs, both directions of a pair together."""
         from bench.stats.resampling import mean_draws
 
@@ -73,8 +73,6 @@ class RankSuite(Measure[RankTask]):
         self, task: RankTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
     ) -> list[ItemChange]:
         """Return the queries whose reciprocal rank changed most."""
-        from bench.eval.item_changes import ItemChange
-
         a, b = (_split_ranks(task, side)[0] for side in (one, other))
         change = 1 / b - 1 / a
         return [
@@ -92,9 +90,7 @@ def task_ranks(task: RankTask, embeddings: Embeddings) -> tuple[Vectors, Vectors
     raise BenchError: everything ties, and each partner would have rank 1.
     """
     rows = {sentence: row for row, sentence in enumerate(task.background)}
-    vectors = embeddings.vectors[[embeddings.rows[sentence] for sentence in task.background]].astype(
-        np.float64
-    )
+    vectors = embeddings.select(task.background).astype(np.float64)
     queries = np.array([[rows[query], rows[partner]] for query, partner in task.queries])
     centred = vectors - vectors.mean(axis=0)
     lengths = np.linalg.norm(centred, axis=1, keepdims=True)

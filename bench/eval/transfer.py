@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.data.tasks import LabelledSplit, LabelledTask
+from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.embeddings import Embeddings
@@ -43,9 +43,7 @@ Fits = tuple[list[float], list[float], list[float], Labels]
 class Protocol:
     """How tasks are fitted."""
 
-    solver: str = (
-        "exact"  # the optimum (gradient at most 1e-6), or "sgd": SentEval's Adam with early stopping
-    )
+    solver: str = "exact"  # the optimum (gradient at most 1e-6), or "sgd", SentEval's early-stopped Adam
     kfold: int = KFOLD  # folds of a cross-validation
     seed: int = SEED  # seed of the folds over a training split and of sgd
     classifier: ClassifierSettings = field(default_factory=ClassifierSettings)  # settings of sgd
@@ -184,7 +182,8 @@ def run_transfer_task(
     items = build_layout(task)
     labels, rows = items.labels, items.rows
     ordered = zip(items.splits, items.orders, strict=True)
-    features = np.concatenate([_split_features(split, vectors)[order] for split, order in ordered])
+    parts = [sentence_features(vectors, split.first, split.second)[order] for split, order in ordered]
+    features = np.concatenate(parts)
     try:
         fitter = Fitter(features, labels, len(items.classes), protocol, device)
         dev, test, regs, predictions = (
@@ -223,9 +222,10 @@ def _choose_reg(accuracies: NDArray[np.float64]) -> int:
     return int(np.argmax(np.round(100 * accuracies, 2)))
 
 
-def _split_features(split: LabelledSplit, vectors: Embeddings) -> FloatArray:
-    first = vectors.vectors[[vectors.rows[sentence] for sentence in split.first]]
-    if not split.second:
-        return first
-    second = vectors.vectors[[vectors.rows[sentence] for sentence in split.second]]
-    return np.concatenate([np.abs(first - second), first * second], axis=1)
+def sentence_features(vectors: Embeddings, first: Sequence[str], second: Sequence[str]) -> FloatArray:
+    """Return SentEval's features: a sentence's vector; of a pair |u - v| and u * v."""
+    u = vectors.select(first)
+    if not second:
+        return u
+    v = vectors.select(second)
+    return np.concatenate([np.abs(u - v), u * v], axis=1)

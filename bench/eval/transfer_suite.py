@@ -14,12 +14,11 @@ from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embeddings import embed_sentences, report_words
-from bench.eval.measure import Measure, MeasureContext, PairTests, ScoreName, SuiteResult
+from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, ScoreName, SuiteResult
 from bench.eval.transfer_items import right_answers, score_classes, scored_items
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't need
-    from bench.eval.item_changes import ItemChange
     from bench.eval.transfer import Protocol
 
 

@@ -72,8 +72,7 @@ def _measure_alignment(inputs: ProbeInputs) -> dict[str, Any]:
     pairs = positive_pairs(inputs.data.tasks, strict=strict)
     values = []
     for part in (inputs.embeddings, *inputs.parts):
-        rows = [[part.rows[sentence] for sentence in side] for side in pairs]
-        values.append(alignment(part.vectors[rows[0]], part.vectors[rows[1]]))
+        values.append(alignment(part.select(pairs[0]), part.select(pairs[1])))
     count, gold = len(pairs[0]), f"{'above' if strict else 'at least'} {GOLD:g}"
     return {
         "value": values[0],

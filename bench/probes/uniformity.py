@@ -20,11 +20,8 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
     """Logarithm of mean_{i<j} exp(-t ||x_i - x_j||^2), unit vectors, in [-4 t, 0]; lower is better.
 
     Every unordered pair of different rows counts once (Wang and Isola 2020, as in their code). Exact, in
-    float64, block by block: memory is that of the vectors. t is above 0, at most 100.
-
-    Raises:
-        BenchError: fewer than two vectors, or one of length 0.
-        InputError: more than 100,000.
+    float64, block by block: memory is that of the vectors. t is above 0, at most 100. It raises BenchError
+    for fewer than two vectors or one of length 0, InputError for more than 100,000.
 
     Two opposite vectors lie 2 apart, so it is the logarithm of exp(-2 * 4):
 

@@ -11,11 +11,11 @@ from bench.data import senteval
 from bench.data.tasks import LabelledTask
 from bench.errors import BenchError
 from bench.eval.embeddings import Embeddings
-from bench.eval.transfer import TransferResult, run_transfer_task
+from bench.eval.transfer import TransferResult, run_transfer_task, sentence_features
 from bench.eval.transfer_items import SEED, build_layout, f1_score
 from bench.eval.transfer_suite import labelled_sentences
 from bench.senteval_compat.fitting import read_fitting
-from bench.senteval_compat.task_base import Batcher, Evaluation, read_parameter, senteval_features
+from bench.senteval_compat.task_base import Batcher, Evaluation, read_parameter
 from bench.senteval_compat.tools.validation import (
     Array,
     InnerKFoldClassifier,
@@ -60,7 +60,7 @@ class ClassificationEval(Evaluation):
         x: dict[str, Array] = {}
         y: dict[str, Array] = {}
         for (part, rows), split, order in zip(items.rows.items(), items.splits, items.orders, strict=True):
-            x[part] = senteval_features(vectors, split.first, split.second)[order]
+            x[part] = sentence_features(vectors, split.first, split.second)[order]
             y[part] = items.labels[rows]
         if items.folded:
             dev, test = InnerKFoldClassifier(x["all"], y["all"], config).run()

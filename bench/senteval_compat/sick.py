@@ -11,9 +11,10 @@ from scipy.stats import pearsonr, spearmanr
 from bench.data import senteval
 from bench.data.tasks import LabelledTask, PairSubset, PairTask
 from bench.errors import DataError
+from bench.eval.transfer import sentence_features
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.classification import ClassificationEval
-from bench.senteval_compat.task_base import Batcher, Evaluation, senteval_features
+from bench.senteval_compat.task_base import Batcher, Evaluation
 from bench.senteval_compat.tools.relatedness import (
     GRADES,
     Correlation,
@@ -54,7 +55,7 @@ class SICKEval(Evaluation):
         parts = []
         for split in ("train", "dev", "test"):
             subset = self.splits[split]
-            features = senteval_features(embedded, subset.first, subset.second)
+            features = sentence_features(embedded, subset.first, subset.second)
             parts.append({"X": features, "y": encode_labels(subset.gold)})
         train, dev, test = parts
         gold, (name, correlation) = self.splits["test"].gold, self.validation

@@ -12,7 +12,7 @@ from bench.data.tasks import normalise_spaces
 from bench.errors import DataError
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.fitting import read_fitting
-from bench.senteval_compat.task_base import Batcher, Evaluation, sentence_vectors
+from bench.senteval_compat.task_base import Batcher, Evaluation
 from bench.senteval_compat.tools.validation import SplitClassifier
 
 _LABELS = ("entailment", "neutral", "contradiction")
@@ -45,7 +45,7 @@ class SNLIEval(Evaluation):
         vectors = self.vectors(params, batcher)
         x, y = {}, {}
         for part, (first, second, labels) in self.data.items():
-            u, v = sentence_vectors(vectors, first), sentence_vectors(vectors, second)
+            u, v = vectors.select(first), vectors.select(second)
             x[part] = np.hstack([u, v, u * v, np.abs(u - v)])
             y[part] = np.array([_LABELS.index(label) for label in labels])
         dev, test = SplitClassifier(x, y, config).run()

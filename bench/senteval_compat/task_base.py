@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -104,22 +104,6 @@ def read_whole_number(value: Any, name: str, least: int, where: str) -> int:
         what = f"{name} is {value!r}"
         raise InputError(what, where=where, expected=f"a whole number of at least {least}") from error
     return number
-
-
-def sentence_vectors(embedded: Embeddings, sentences: Iterable[str]) -> NDArray[np.float32]:
-    """Return the vectors of sentences, in their order."""
-    return embedded.vectors[[embedded.rows[sentence] for sentence in sentences]]
-
-
-def senteval_features(
-    embedded: Embeddings, first: Sequence[str], second: Sequence[str]
-) -> NDArray[np.float32]:
-    """Return SentEval's features: a sentence's vector; of a pair |u - v| and u * v."""
-    u = sentence_vectors(embedded, first)
-    if not second:
-        return u
-    v = sentence_vectors(embedded, second)
-    return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
 def read_batch(returned: Any, sentences: list[list[str]], task: str, width: int | None = None) -> FloatArray:

@@ -13,7 +13,8 @@ from bench.data.tasks import PairSubset, PairTask
 from bench.data.toy import make_toy_task
 from bench.errors import InputError
 from bench.eval import rescoring
-from bench.eval.item_changes import ItemChange, class_changes, rank_changes, score_changes
+from bench.eval.item_changes import class_changes, rank_changes, score_changes
+from bench.eval.measure import ItemChange
 from bench.records.store import ResultStore
 from tests.support.cli import Cli, refusal
 from tests.support.messages import missing_facts

@@ -63,8 +63,8 @@ class RelatednessPytorch:
         correlation: Correlation = pearsonr,
     ) -> None:
         self.devscores, self.correlation = devscores, correlation
-        self.trainX, self.devX, self.testX = (_float_tensor(part["X"]) for part in (train, valid, test))
-        self.trainy = _float_tensor(train["y"])
+        arrays = train["X"], valid["X"], test["X"], train["y"]
+        self.trainX, self.devX, self.testX, self.trainy = (torch.as_tensor(x).float() for x in arrays)
         self.grades = np.arange(1, int(config["nclasses"]) + 1)
         self._order = np.random.RandomState(config["seed"])  # SentEval's stream of permutations
         with torch.random.fork_rng(devices=[]):
@@ -108,7 +108,3 @@ def defined_correlation(correlation: Correlation, scores: Array, gold: Scores) -
         warnings.simplefilter("ignore")  # scipy's of constant input
         value = float(correlation(scores, gold)[0])
     return 0.0 if np.isnan(value) else value
-
-
-def _float_tensor(values: Array) -> Tensor:
-    return torch.from_numpy(np.asarray(values, dtype=np.float32))
