@@ -1,5 +1,3 @@
-"""Methods from a file or a package that the user names: loading, records, repetition."""
-
 from __future__ import annotations
 
 import hashlib
@@ -15,7 +13,7 @@ from bench.registry import METHODS, discover
 from tests.support.cli import Cli, records, refusal
 from tests.support.conformance import RIGHT
 from tests.support.forge import forge
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error, missing_facts
 
 MUTE = "class Mute(Exception):\n    def __str__(self): raise self\nraise Mute"
 TAKEN = RIGHT.replace('name="mine"', 'name="simcse"')
@@ -52,20 +50,18 @@ def test_a_file_is_loaded_once_and_again_when_it_was_edited(tmp_path: Path) -> N
 def test_a_package_has_an_import_name_or_an_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert set(load("tests")) == set(load("bench_test_methods")) == {
-        "broken", "collapsed", "dying", "noise", "pair"
-    }  # fmt: skip
+    names = {"broken", "collapsed", "dying", "noise", "pair"}
+    assert set(load("tests")) == set(load("bench_test_methods")) == names
     facts = plugin_facts("noise")
     assert facts is not None
     assert (facts["package"], facts["version"]) == ("bench-test-methods", "1.0")
     (tmp_path / "some_methods").mkdir()
     (tmp_path / "some_methods" / "__init__.py").write_text("from some_methods import inner")
-    (tmp_path / "some_methods" / "inner.py").write_text(RIGHT)
+    inner = tmp_path / "some_methods" / "inner.py"
+    inner.write_text(RIGHT)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load("some_methods") == ("mine",)
-    assert plugin_facts("mine") == {
-        "module": "some_methods.inner", "sha256": sha256(tmp_path / "some_methods" / "inner.py")
-    }  # fmt: skip
+    assert plugin_facts("mine") == {"module": "some_methods.inner", "sha256": sha256(inner)}
     assert file_hash("mine") == ""
 
 
@@ -92,10 +88,9 @@ def test_what_is_no_plugin_leaves_nothing(
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(source.encode("utf-8", "surrogateescape"))
     before, modules = discover().names(), set(sys.modules)
-    with pytest.raises(InputError) as caught:
-        load(str(tmp_path / "a" if name == "a/b.py" else file), tmp_path / "results")
-    assert caught.value.where == where
-    assert not missing_facts(str(caught.value).replace(str(tmp_path), "FOLDER"), *facts)
+    path = str(tmp_path / "a" if name == "a/b.py" else file)
+    error = check_error(lambda: load(path, tmp_path / "results"), where=where, kind=InputError)
+    assert not missing_facts(str(error).replace(str(tmp_path), "FOLDER"), *facts)
     assert METHODS.names() == before
     assert not {module for module in set(sys.modules) - modules if module.startswith("bench_plugin")}
 
@@ -135,14 +130,11 @@ def test_a_package_enters_provenance_and_no_key(cli: Cli, tmp_path: Path) -> Non
     path = tmp_path / "results/local" / name
     record = json.loads(path.read_text())
     assert record["provenance"]["plugins"]["noise"]["package"] == "bench-test-methods"
-
-    def say(plugins: object) -> None:
-        forge(path, lambda record: record["provenance"].update(plugins=plugins))
-
-    say({"gone": {"package": "gone-methods", "version": "2", "module": "gone"}})
+    gone = {"gone": {"package": "gone-methods", "version": "2", "module": "gone"}}
+    forge(path, lambda record: record["provenance"].update(plugins=gone))
     err = refusal(cli, "rerun", str(path))
     assert not missing_facts(err, "'gone'", "'gone-methods'", "version '2'", "--plugin FILE|PACKAGE")
-    say(["no mapping"])
+    forge(path, lambda record: record["provenance"].update(plugins=["no mapping"]))
     assert cli("rerun", str(path))[0] == 0
 
 

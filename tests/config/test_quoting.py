@@ -1,4 +1,4 @@
-"""Paths in double quotes: how they are read, which are refused, and the hint for one without quotes."""
+"""Paths in double quotes: read, refused, suggested."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bench.config.spec import MethodRequest
 from bench.errors import InputError
 from bench.records.filesystem import model_stem
 from bench.registry import discover
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error
 
 
 def split(text: str) -> tuple[str | None, tuple[str, str] | None]:
@@ -117,41 +117,19 @@ def test_quotes_in_methods_of_methods() -> None:
     ],
 )
 def test_bad_quotes(text: str, value: str, key: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_methods(text)
-    assert caught.value.where == "--methods"
-    assert not missing_facts(caught.value, value, key)
+    check_error(lambda: parse_methods(text), value, key, where="--methods", kind=InputError)
+
+
+def test_quotes_where_none_belong() -> None:
+    check_error(lambda: split('st:"a,b":avg'), "'st'", "':avg'", 'expected st:"a,b"', kind=InputError)
+    check_error(lambda: split('untrained:"avg"'), "'untrained'", "expected no quotes", kind=InputError)
+    check_error(lambda: split('word_overlap:"a"'), "'word_overlap'", "after a colon", kind=InputError)
 
 
 @pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ('st:"a,b":avg', ["'st'", "':avg'", 'expected st:"a,b"']),
-        ('untrained:"avg"', ["'untrained'", "expected no quotes"]),
-        ('word_overlap:"a"', ["'word_overlap'", "after a colon"]),
-    ],
+    "name",
+    ["my,folder", "my[v=2]", "x[a]b", "open[", "]shut", "a,b[c=1],d", 'q"u,o', "sp ace,two", "ü,é", "-x,y"],
 )
-def test_quotes_where_none_belong(text: str, facts: list[str]) -> None:
-    with pytest.raises(InputError) as caught:
-        split(text)
-    assert not missing_facts(caught.value, *facts)
-
-
-NAMES = (
-    "my,folder",
-    "my[v=2]",
-    "x[a]b",
-    "open[",
-    "]shut",
-    "a,b[c=1],d",
-    'q"u,o',
-    "sp ace,two",
-    "ü,é",
-    "-x,y",
-)
-
-
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", ["hf:{}", "hf:./{}", "A=hf:{}:avg", "untrained,st:{},simcse"])
 def test_quotes_are_suggested(name: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -159,9 +137,7 @@ def test_quotes_are_suggested(name: str, form: str, tmp_path: Path, monkeypatch:
     before, after = form.split("{}")
     path = ("./" if before.endswith("./") else "") + name
     fixed = f"{before.removesuffix('./')}{quote_path(path)}{after}"
-    with pytest.raises(InputError) as caught:
-        parse_methods(form.format(name))
-    assert caught.value.hint == f"type {shlex.quote(fixed)}"
+    assert check_error(lambda: parse_methods(form.format(name))).hint == f"type {shlex.quote(fixed)}"
     (method,) = (method for method in parse_methods(fixed) if method.name in ("hf", "st"))
     assert split_argument(method, card(method))[0] == path
 
@@ -190,32 +166,24 @@ def test_the_right_form_is_suggested(
     monkeypatch.chdir(tmp_path)
     for name in ("my,folder", "sub/v[2]", "p+q"):
         (tmp_path / name).mkdir(parents=True)
-    with pytest.raises(InputError) as caught:
-        parse_methods(text)
-    assert caught.value.hint == (f"type {shlex.quote(typed)}" if typed else None)
+    assert check_error(lambda: parse_methods(text)).hint == (f"type {shlex.quote(typed)}" if typed else None)
 
 
 def test_what_can_be_read_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("my", "my,untrained", "my[pooling=avg]", "p+q", "avg,simcse"):
         (tmp_path / name).mkdir()
-    readable = (
+    for text in (
         "hf:my,untrained",
         "hf:my[pooling=avg]",
         "hf:my:avg,untrained",
         "hf:p+q",
         "untrained:avg,simcse",
-    )
-    for text in readable:
+    ):
         assert [method.text for method in parse_methods(text)] == split_outside_brackets(text)
-
-
-def test_recorded_names_ignore_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "a,b").mkdir()
-    assert len(parse_methods("hf:a,b", recorded=True)) == 2
-    with pytest.raises(InputError):
-        parse_methods("hf:a,b")
+    assert len(parse_methods("hf:a,b", recorded=True)) == 2  # names of records ignore the disk
+    check_error(lambda: parse_methods("hf:a,b"), kind=InputError)
 
 
 def test_rows_are_named_again_by_what_was_typed() -> None:
@@ -239,7 +207,7 @@ def test_values_keep_their_escapes() -> None:
 def test_any_path_survives_its_quotes(path: str) -> None:
     text = f"A=hf:{quote_path(path)}:avg"
     assert split_path(quote_path(path)) == (path, "")
-    assert split(f"{text}") == (path, ("pooling", "avg"))
+    assert split(text) == (path, ("pooling", "avg"))
     assert split_outside_brackets(f"{text},x") == [text, "x"]
     (sum_of,) = parse_methods(f"ensemble:hf:{quote_path(path)}+untrained")
     assert split_outside_brackets(str(sum_of.argument), "+") == [f"hf:{quote_path(path)}", "untrained"]

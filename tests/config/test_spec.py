@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import pytest
 
 from bench.config.method_ids import parse_methods, parse_override, parse_seeds
 from bench.errors import InputError, suggest_name
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error
 
 
 @pytest.mark.parametrize(
@@ -31,10 +32,7 @@ def test_seeds(text: str, seeds: tuple[int, ...]) -> None:
     ],
 )
 def test_bad_seeds(text: str, facts: list[str]) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_seeds(text)
-    assert caught.value.where == "--seeds"
-    assert not missing_facts(caught.value, *facts)
+    check_error(lambda: parse_seeds(text), *facts, where="--seeds", kind=InputError)
 
 
 def test_methods() -> None:
@@ -51,9 +49,7 @@ def test_methods() -> None:
     "text", ["", "a,,b", "a[", "a]", "a[b]", "a[=1]", "st:", "a b", "../x", "al/ias=st:x"]
 )
 def test_bad_methods(text: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_methods(text)
-    assert caught.value.where == "--methods"
+    check_error(lambda: parse_methods(text), where="--methods", kind=InputError)
 
 
 def test_overrides() -> None:
@@ -61,8 +57,7 @@ def test_overrides() -> None:
     parsed = parse_override("untrained.template=a=b")
     assert (parsed.method, parsed.option, parsed.value) == ("untrained", "template", "a=b")
     for text in ("x", "x=1", "a.b.c.d=1", "a..b=1", ".b=1"):
-        with pytest.raises(InputError):
-            parse_override(text)
+        check_error(partial(parse_override, text), kind=InputError)
 
 
 def test_suggestions() -> None:

@@ -1,5 +1,3 @@
-"""Spellings of a campaign's row."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -22,23 +20,15 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
+def test_other_spellings_of_a_row_and_of_none() -> None:
+    for text, name in (
         ("untrained:avg", "untrained[pooling=avg]"),
         ("untrained[ pooling=avg ]", "untrained[pooling=avg]"),
         ("tncse[nce=false]", "tncse[nce=False]"),
         ("tncse[nce=FALSE, lr=0.00001]", "tncse[lr=1e-05,nce=False]"),
-        ("tncse[nce=False]", "tncse[nce=False]"),
-        ("mine", "mine"),
-        ("a[x=1]", "a[x=1]"),  # as it is written, though another reads alike
-    ],
-)
-def test_other_spellings_of_a_row(text: str, name: str) -> None:
-    assert match_recorded_id(text, NAMES) == name
-
-
-def test_what_is_no_row_stays_as_it_is() -> None:
+        *((name, name) for name in NAMES),  # as it is written, though another reads alike
+    ):
+        assert match_recorded_id(text, NAMES) == name
     texts = "untrained:cls untrained[pooling=AVG] tncse[nce=True] tncse[lr=1e-5] mine=tncse pair[b=x] pair:x"
     for text in (*texts.split(), "a[x=1e0]", "a,mine", "a[", ""):  # two rows are a[x=1e0]
         assert match_recorded_id(text, NAMES) == text
@@ -66,17 +56,8 @@ ROWS: tuple[tuple[str, str, dict[str, object]], ...] = (
     ("simcse[", "simcse", HAD | {"lr": 7.0}),
     ("gone", "gone", {"x": 1}),
 )
-OTHERS = (
-    *(
-        "untrained:avg_first_last",
-        "simcse[lr=1e-3]",
-        "simcse[lr=7]",
-        "simcse[seed=1]",
-        "fast=tncse",
-        "gone:1",
-    ),
-    *("fast=simcse[lr=1e-4]", "mine=hf:s1", "theirs=hf:folder:cls", "distill:simcse", "two[x=1]"),
-)
+OTHERS = """untrained:avg_first_last simcse[lr=1e-3] simcse[lr=7] simcse[seed=1] fast=tncse gone:1
+    fast=simcse[lr=1e-4] mine=hf:s1 theirs=hf:folder:cls distill:simcse two[x=1]"""
 """Spellings of another row, or of none."""
 RECORDS = [make_record(row, 1, {"STSB": 0.5}, name=name, options=options) for row, name, options in ROWS]
 
@@ -95,7 +76,7 @@ RECORDS = [make_record(row, 1, {"STSB": 0.5}, name=name, options=options) for ro
         ("theirs=hf:folder:avg", "theirs"),
         ("theirs=hf:folder", "theirs"),
         ("ensemble[of=simcse+tncse]", "ensemble:simcse+tncse"),
-        *((text, "") for text in OTHERS),
+        *((text, "") for text in OTHERS.split()),
     ],
 )
 def test_options_of_the_records_tell_a_row_too(text: str, name: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.spec import RunSpec
 from bench.config.sweep_manifest import Manifest, load_manifests, save_manifest
@@ -18,23 +20,17 @@ from bench.plan.plan import make_plan
 from bench.reports.tables.sweep_tables import norm_factor, sweep_grids
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
-from tests.support.messages import missing_facts, numbers_in
+from tests.support.messages import check_error, missing_facts, numbers_in
 from tests.support.tncse import sets
 from tests.support.training import stage_folders
 
-ROOT = Path(__file__).parents[2]
+DEEP = "unsee_barlow[architecture=online_projection,lr=3e-05,batch_size=64,max_length=32,layers={}]"
 
 
-def arguments(tiny_bert: Path, corpus: Path, name: str, *extra: str) -> tuple[str, ...]:
-    return (
-        "sweep", name, "--seeds", "1-2", "--suite", "toy", "--backbone", str(tiny_bert),
-        "--corpus", str(corpus), "--dev", "toy", *extra,
-    )  # fmt: skip
-
-
-def depth(method: str, *layers: int) -> set[str]:
-    settings = "architecture=online_projection,lr=3e-05,batch_size=64,max_length=32"
-    return {f"{method}[{settings},layers={count}]" for count in layers}
+@pytest.fixture
+def sweep(cli: Cli, tiny_bert: Path, corpus: Path) -> Cli:
+    where = ("--suite", "toy", "--backbone", str(tiny_bert), "--corpus", str(corpus), "--dev", "toy")
+    return lambda name, *options: cli("sweep", name, "--seeds", "1-2", *where, *options)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +48,7 @@ def depth(method: str, *layers: int) -> set[str]:
         ("modified_grid_1", 64, "m_mhs[batch_size=64,lr=1e-05,m=0.3,ratio=1]"),
         ("modified_grid_2", 200, "m_barlow[m=0.37,ratio=1.25,tau=0.05] m_mhs[m=0.27,ratio=2]"),
         ("unsee_architectures", 12, "unsee_vicreg[architecture=projection]"),
-        ("unsee_depth_online_projection", 20, " ".join(depth("unsee_barlow", 1, 2, 3, 4, 5))),
+        ("unsee_depth_online_projection", 20, " ".join(map(DEEP.format, range(1, 6)))),
         ("unsee_mlp", 20, "unsee_byol[layers=1] unsee_corinfomax[layers=5]"),
         ("crop_views", 4, "crop crop[dropout=0] crop[views=dropout] crop[views=dropout_span]"),
         ("norm_ratio", 0, ""),
@@ -77,24 +73,20 @@ def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
     assert "ensemble:simcse[text=a+sick]+simcse[text=b+sick]" in pairs
 
 
-def test_dry_run_of_a_sweep(cli: Cli, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_of_a_sweep(sweep: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.cli.sweep.print_estimate", lambda plan: print("about", len(plan.jobs)))
-    code, out, err = cli(*arguments(tiny_bert, corpus, "caels", *sets("jtcse"), "--estimate"))
+    code, out, err = sweep("caels", *sets("jtcse"), "--estimate")
     assert (code, err) == (0, "")
-    assert not missing_facts(out, "cross-attention", "JTCSE, Table IX", "jtcse[caels=0]", "jtcse[caels=3]")
-    assert not missing_facts(
-        out, "3 methods", "seeds 1-2", "6 of 6 cells", "10 training stages", "8 uses shared"
-    )
+    facts = ("cross-attention", "JTCSE, Table IX", "jtcse[caels=0]", "jtcse[caels=3]", "3 methods")
+    assert not missing_facts(out, *facts, "seeds 1-2", "6 of 6 cells", "10 training stages", "8 uses shared")
     assert out.endswith("about 6\n")
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_sweeps_share_cells_and_survive_failures(
-    cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path
-) -> None:
+def test_sweeps_share_cells_and_survive_failures(cli: Cli, sweep: Cli, tmp_path: Path) -> None:
     short = (*sets("tncse", eval_every=2), *sets("jtcse", eval_every=2, caels=3), "--seeds", "1")
-    code, first, err = cli(*arguments(tiny_bert, corpus, "layer_norms", *short))
+    code, first, err = sweep("layer_norms", *short)
     assert code == 0, err
     trained = stage_folders(tmp_path)
     assert len(trained) == 2 + 2 * (4 + 1)  # shared sub-encoders; a joint stage of each twin and column
@@ -102,29 +94,23 @@ def test_sweeps_share_cells_and_survive_failures(
     assert [len(row) for row in norms] == [9] * 4  # LTN on the pooler: only the first
     assert len({row[5] for row in norms}) == 4  # without LayerNorm lengths differ
     # at this rate the joint loss overflows: jtcse fails, except without terms, which skips that stage
-    code, second, err = cli(
-        *arguments(tiny_bert, corpus, "loss_terms", *short, "--set", "jtcse.lr=1e30", "--campaign", "other")
-    )
-    assert code == 1
-    assert "cell(s) failed" in err
-    again = stage_folders(tmp_path)
-    assert trained.items() <= again.items()
+    code, second, err = sweep("loss_terms", *short, "--set", "jtcse.lr=1e30", "--campaign", "other")
+    assert (code, "cell(s) failed" in err) == (1, True)
+    assert trained.items() <= stage_folders(tmp_path).items()
     assert "Failed: jtcse" in second
     row = next(line for line in second.splitlines() if "nce + icnce + ictn" in line)
     assert row.split()[-1] == "-"
     none = next(line for line in second.splitlines() if line.split()[:1] == ["none"]).split()
     assert none[1] == none[2] != "-"
     code, out, _ = cli("report")  # the campaign of the first
-    assert code == 0
-    assert first.strip() in out
+    assert (code, first.strip() in out) == (0, True)
     assert cli("report")[1] == out
     for form, start in (("markdown", "### Sweep layer"), ("latex", r"\caption{Sweep layer\_norms")):
         assert start in cli("report", "--format", form)[1]
     grid = json.loads(cli("report", "--format", "json")[1])[-1]
     assert grid["title"].startswith("Sweep layer_norms")
     assert [row[0] for row in grid["rows"]] == ["0", "1", "2", "3"]
-    code, _, err = cli("report", "--figures", "figures")
-    assert code == 0
+    assert cli("report", "--figures", "figures")[0] == 0
     (svg,) = (tmp_path / "figures").glob("*-layer_norms-*.svg")
     assert svg.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     assert svg.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
@@ -144,22 +130,18 @@ def test_grids_of_the_gradient_paradigm_are_distinct(tiny_bert: Path, tmp_path: 
 
 def test_the_surface_has_no_cells(cli: Cli, tmp_path: Path) -> None:
     code, out, _ = cli("sweep", "norm_ratio")
-    assert code == 0
-    assert "cos 0.9" in out
+    assert (code, "cos 0.9" in out) == (0, True)
     manifest = tmp_path / "results" / "local" / "sweeps" / "mini-norm_ratio.json"
     assert json.loads(manifest.read_text())["points"] == []
     manifest.write_text("{}")
-    code, _, err = cli("run", "--methods", "word_overlap", "--suite", "toy")
-    assert code == 0, err
+    assert cli("run", "--methods", "word_overlap", "--suite", "toy")[0] == 0
     code, _, err = cli("report")
-    assert code == 2
-    assert not missing_facts(err, "mini-norm_ratio.json", "damaged")
+    assert (code, missing_facts(err, "mini-norm_ratio.json", "damaged")) == (2, [])
 
 
 def test_the_surface_of_a_profile_from_a_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
-    source = (ROOT / "bench/config/profiles/mini.toml").read_text()
-    (tmp_path / "own" / "mine.toml").write_text(source)
+    shutil.copy(Path(profiles.__file__).parent / "mini.toml", tmp_path / "own" / "mine.toml")
     assert cli("sweep", "norm_ratio", "--profile", "own/mine.toml")[0] == 0
     (kept,) = load_manifests(tmp_path / "results" / "local")
     assert (kept.sweep, kept.profile) == ("norm_ratio", "mine")
@@ -167,17 +149,14 @@ def test_the_surface_of_a_profile_from_a_file(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["../../evil", "/evil", "other"])
 def test_a_grid_is_where_it_says(tmp_path: Path, profile: str) -> None:
-    """A stranger's manifest could lead out of the campaign."""
     path = tmp_path / "sweeps" / "mini-caels.json"
     save_manifest(Manifest("caels", "mini", ("toy",), (1,), (("0", "jtcse", "jtcse[caels=0]"),)), tmp_path)
     (grid,) = load_manifests(tmp_path)
     path.write_text(path.read_text().replace('"mini"', json.dumps(profile)))
-    with pytest.raises(DataError) as caught:
-        load_manifests(tmp_path)
-    assert not missing_facts(caught.value, "damaged", "sweep caels", f"profile {profile}", "delete it")
+    facts = ("damaged", "sweep caels", f"profile {profile}", "delete it")
+    check_error(lambda: load_manifests(tmp_path), *facts, kind=DataError)
     if "/" in profile:
-        with pytest.raises(DataError, match=profile):
-            save_manifest(replace(grid, profile=profile), tmp_path)
+        check_error(lambda: save_manifest(replace(grid, profile=profile), tmp_path), profile, kind=DataError)
     assert [file.name for file in tmp_path.rglob("*.json")] == ["mini-caels.json"]
 
 
@@ -221,20 +200,17 @@ def test_a_sweep_with_other_cells_is_refused(
     assert not missing_facts(err, "damaged", "'sweep'", "delete it", "bench sweep")
 
 
-@pytest.mark.parametrize("name", ["cael", ""])
-def test_unknown_sweeps(cli: Cli, name: str) -> None:
-    assert not missing_facts(refusal(cli, "sweep", name), f"unknown sweep '{name}'", "caels")
+def test_unknown_sweeps(cli: Cli) -> None:
+    for name in ("cael", ""):
+        assert not missing_facts(refusal(cli, "sweep", name), f"unknown sweep '{name}'", "caels")
 
 
 def test_the_surface_is_ltns_norm_factor() -> None:
-    """An angle whose -log is 1 leaves LTN's norm factor alone."""
-    k, t = 2.5, 0.3
-    a = k * torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    b = torch.tensor([[t, (1 - t**2) ** 0.5]], dtype=torch.float64)
-    angle = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    one = float(np.exp(-1))
-    other = torch.tensor([[one, (1 - one**2) ** 0.5]], dtype=torch.float64)
-    loss = ltn(angle.repeat(2, 1), a.repeat(2, 1), other.repeat(2, 1), b.repeat(2, 1), scale=1.0)
+    def at(cosine: float, length: float = 1.0) -> torch.Tensor:
+        return length * torch.tensor([[cosine, (1 - cosine**2) ** 0.5]] * 2, dtype=torch.float64)
+
+    k, t, one = 2.5, 0.3, float(np.exp(-1))  # the angle's -log is 1
+    loss = ltn(at(1.0), at(1.0, k), at(one), at(t), scale=1.0)
     assert float(loss) == pytest.approx(float(norm_factor(k, t)))
     assert norm_factor(1, 1) == 0
     assert norm_factor(0, 0.5) == norm_factor(3, -1) == 1

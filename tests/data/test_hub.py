@@ -6,15 +6,16 @@ import hashlib
 import json
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bench.data import hub, senteval
 from bench.data.suites import GROUPS, reference_fingerprints
-from bench.errors import BenchError, DataError, InputError
+from bench.errors import DataError, InputError
 from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error
 
 
 @pytest.fixture
@@ -52,8 +53,7 @@ def test_download_resumes(
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its tries
     server.files[hub.ARCHIVE] = tar_of({**reference, "unknown.bin": bytes(24 << 20)})
     server.break_after = 15 << 20  # the library writes 10 MB at a time
-    with pytest.raises(BenchError, match="same command again"):
-        hub.fetch_data("sts7", tmp_path / "data")
+    check_error(partial(hub.fetch_data, "sts7", tmp_path / "data"), "same command again")
     assert not (tmp_path / "data" / "senteval").exists()
     server.break_after = None
     server.served.clear()
@@ -92,29 +92,25 @@ def test_a_different_task_is_named_and_refused(
 ) -> None:
     changed = {**reference, "STS/STS14-en-test/STS.gs.images.txt": b"1.0\n4.5\n"}
     server.files[hub.ARCHIVE] = tar_of(changed)
-    with pytest.raises(DataError, match=r"STS14: .*differ"):
-        hub.fetch_data("sts7", tmp_path / "data")
+    check_error(partial(hub.fetch_data, "sts7", tmp_path / "data"), "STS14: ", "differ", kind=DataError)
     assert not (tmp_path / "data" / "senteval").exists()
 
 
 def test_a_damaged_download_is_deleted(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
     server.files[hub.ARCHIVE] = tar_of(reference)
     server.etag = "0" * 64
-    with pytest.raises(DataError, match=r"senteval\.tar arrived damaged"):
-        hub.fetch_data("sts7", tmp_path / "data")
+    fetch = partial(hub.fetch_data, "sts7", tmp_path / "data")
+    check_error(fetch, "senteval.tar arrived damaged", kind=DataError)
     assert not list((tmp_path / "data").rglob("senteval.tar"))
 
 
 def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
-    with pytest.raises(BenchError) as caught:
-        hub.fetch_data("sts7", tmp_path / "data")
     facts = ("senteval.tar", "princeton-nlp/datasets-for-simcse", "same command again")
-    assert not missing_facts(caught.value, *facts)
-    with pytest.raises(InputError, match=r"'sts' .*'sts7'.* nli, probing, sts7, transfer7"):
-        hub.fetch_data("sts", tmp_path / "data")
+    check_error(partial(hub.fetch_data, "sts7", tmp_path / "data"), *facts)
+    facts = ("'sts'", "'sts7'", "nli, probing, sts7, transfer7")
+    check_error(partial(hub.fetch_data, "sts", tmp_path / "data"), *facts, kind=InputError)
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="can't be written"):
-        hub.fetch_data("sts7", tmp_path / "file")
+    check_error(partial(hub.fetch_data, "sts7", tmp_path / "file"), "can't be written", kind=InputError)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +128,8 @@ def test_unsafe_archives_are_refused_whole(tmp_path: Path, member: tarfile.TarIn
     archive = tmp_path / "a.tar"
     archive.write_bytes(tar_of(small_sts_files(), extra=[member]))
     target = tmp_path / "target"
-    with pytest.raises(DataError, match="not safe"):
-        hub.unpack_archive(archive, target, ["SICK/SICK_train.txt"])
+    unpack = partial(hub.unpack_archive, archive, target, ["SICK/SICK_train.txt"])
+    check_error(unpack, "not safe", kind=DataError)
     assert not target.exists()
 
 
@@ -141,19 +137,18 @@ def test_incomplete_or_broken_archives_are_refused(tmp_path: Path) -> None:
     archive = tmp_path / "a.tar"
     train, trial = "SICK/SICK_train.txt", "SICK/SICK_trial.txt"
     for content, files, fault in (
-        (tar_of({train: b"x"}), [train, trial], rf"1 file.* {trial}"),
+        (tar_of({train: b"x"}), [train, trial], f"1 file(s) are not in it, the first is {trial}"),
         (b"no tar at all" * 100, [train], "whole tar file"),
         (tar_of({f"a/{train}": b"x", f"b/{train}": b"y"}), [train], "twice"),
     ):
         archive.write_bytes(content)
-        with pytest.raises(DataError, match=fault):
-            hub.unpack_archive(archive, tmp_path / "t", files)
+        check_error(partial(hub.unpack_archive, archive, tmp_path / "t", files), fault, kind=DataError)
 
 
 def test_the_lines_of_the_corpus_count(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server.files[hub.CORPUS] = b"a\nb\nc\n"
-    with pytest.raises(DataError, match="wiki1m: 3 lines; expected 1,000,000"):
-        hub.fetch_data("wiki1m", tmp_path / "data")
+    fetch = partial(hub.fetch_data, "wiki1m", tmp_path / "data")
+    check_error(fetch, "wiki1m: 3 lines", "expected 1,000,000", kind=DataError)
     assert not (tmp_path / "data" / "corpus").exists()
     monkeypatch.setattr(hub, "CORPUS_LINES", (3, 4))
     (corpus,) = hub.fetch_data("wiki1m", tmp_path / "data")

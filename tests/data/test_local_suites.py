@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from bench.data.local_tasks import KINDS, read_local_suite
 from bench.errors import DataError, InputError
-from tests.support.messages import missing_facts, numbers_in
+from tests.support.messages import check_error, missing_facts, numbers_in
 
 FILES = {
     "pairs.tsv": 'sentence1\tsentence2\tscore\na "b"\tc\t1.5\n\td\t0\n',
@@ -100,10 +101,7 @@ def test_the_fingerprint_is_that_of_the_rows(tmp_path: Path) -> None:
 )
 def test_a_wrong_entry_is_named(tmp_path: Path, task: str, facts: str) -> None:
     path = suite(tmp_path, task)
-    with pytest.raises(InputError) as caught:
-        read_local_suite(path)
-    assert caught.value.where == f"{path}, task 1"
-    assert not missing_facts(caught.value, *facts.split("|"))
+    check_error(lambda: read_local_suite(path), *facts.split("|"), where=f"{path}, task 1", kind=InputError)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +116,8 @@ def test_a_wrong_entry_is_named(tmp_path: Path, task: str, facts: str) -> None:
 def test_a_wrong_suite_is_named(tmp_path: Path, text: str, facts: str) -> None:
     path = suite(tmp_path)
     path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_local_suite(path)
-    assert caught.value.where == str(path)
-    assert not missing_facts(caught.value, *facts.split("|"))
-    with pytest.raises(InputError, match=r"local:.*other\.toml: no such file"):
-        read_local_suite(tmp_path / "other.toml")
+    check_error(lambda: read_local_suite(path), *facts.split("|"), where=path, kind=InputError)
+    check_error(lambda: read_local_suite(tmp_path / "other.toml"), "local:", "other.toml: no such file")
 
 
 LINES = STS.replace("tsv", "jsonl")
@@ -190,20 +184,17 @@ def test_damaged_data_are_refused(
 ) -> None:
     """A text that begins with + is added to the file's own."""
     content = FILES[file] + text[1:] if text.startswith("+") else text
-    with pytest.raises(DataError) as caught:
-        read_local_suite(suite(tmp_path, task, **{file: content}))
-    assert str(caught.value.where).endswith(f"{file}{place}")
-    assert not missing_facts(caught.value, *facts.split("|"))
+    path, where = suite(tmp_path, task, **{file: content}), f"{tmp_path / file}{place}"
+    check_error(lambda: read_local_suite(path), *facts.split("|"), where=where, kind=DataError)
 
 
 def test_missing_and_undecodable_files(tmp_path: Path) -> None:
     path = suite(tmp_path, STS)
-    (tmp_path / "pairs.tsv").write_bytes(b"sentence1\tsentence2\tscore\n\xff\tb\t1\n")
-    with pytest.raises(DataError, match=r"pairs\.tsv:2: .*utf-8"):
-        read_local_suite(path)
-    (tmp_path / "pairs.tsv").unlink()
-    with pytest.raises(DataError, match=r"pairs\.tsv: .*No such file"):
-        read_local_suite(path)
+    file = tmp_path / "pairs.tsv"
+    file.write_bytes(b"sentence1\tsentence2\tscore\n\xff\tb\t1\n")
+    check_error(lambda: read_local_suite(path), "utf-8", where=f"{file}:2", kind=DataError)
+    file.unlink()
+    check_error(lambda: read_local_suite(path), "No such file", where=file, kind=DataError)
 
 
 def test_a_task_counts_its_rows_and_what_is_odd_about_them(tmp_path: Path) -> None:
@@ -223,17 +214,13 @@ def test_columns_for_a_file_with_a_header_are_refused(tmp_path: Path) -> None:
         (BITEXT.replace("tsv", "csv"), {"pairs.csv": "sep=,\na,b\nc,d\n"}, ("spreadsheet",)),
     ):
         named = columns if "pairs.tsv" in files else columns.replace(', "score"', "")
-        with pytest.raises(DataError) as caught:
-            read_local_suite(suite(tmp_path, f"{task}\n{named}", **files))
-        assert not missing_facts(caught.value, f"{next(iter(files))}:1", *facts)
+        path = suite(tmp_path, f"{task}\n{named}", **files)
+        check_error(partial(read_local_suite, path), f"{next(iter(files))}:1", *facts, kind=DataError)
 
 
-def test_a_bitext_counts_its_equal_targets(tmp_path: Path) -> None:
+def test_equal_targets_and_cells_of_several_lines_are_counted(tmp_path: Path) -> None:
     (task,) = read_local_suite(suite(tmp_path, BITEXT, pairs_tsv="sentence1\tsentence2\na\tx\nb\tx\nc\ty\n"))
     assert numbers_in(task.described().replace("sentence2", "")) == [3, 2]
-
-
-def test_cells_of_several_lines_are_counted(tmp_path: Path) -> None:
     text = 'sentence1,sentence2,score\n"a\nb",c,1\nd,e,2\n'
     (task,) = read_local_suite(suite(tmp_path, STS.replace("tsv", "csv"), pairs_csv=text))
     assert numbers_in(task.described()) == [2, 1, 2]

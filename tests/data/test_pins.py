@@ -1,5 +1,3 @@
-"""Pins of fetched texts: made once, named by records, and enforced."""
-
 from __future__ import annotations
 
 import hashlib
@@ -15,13 +13,12 @@ from bench.data import hub, pins
 from bench.data.corpus import read_corpus
 from bench.data.toy import make_toy_task
 from bench.errors import DataError
-from bench.plan.job import Job
 from bench.plan.plan import make_plan
 from bench.records.fingerprint import compute_record_key
 from tests.support.cli import Cli, records, refusal
 from tests.support.hostile import everything
 from tests.support.hub import Hub
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error, missing_facts
 
 TEXT = "\n".join(dict.fromkeys(s for pair in make_toy_task().all_pairs() for s in pair)).encode() + b"\n"
 OTHER = TEXT.replace(b"the", b"tha")
@@ -85,9 +82,8 @@ def test_another_text_at_the_same_address_is_refused(corpus: Path, server: Hub, 
     server.files[hub.CORPUS] = OTHER
     server.served.clear()
     err = refusal(cli, "data", "fetch", "wiki1m", "--data", "data")
-    assert not missing_facts(
-        err, f"sha256 {OTHER_SHA}", f"expected {SHA}", "delete", pins.lock_file(corpus).name
-    )
+    facts = (f"sha256 {OTHER_SHA}", f"expected {SHA}", "delete", pins.lock_file(corpus).name)
+    assert not missing_facts(err, *facts)
     assert (server.served, corpus.exists()) == ([], False)
     pins.lock_file(corpus).unlink()
     assert cli("data", "fetch", "wiki1m", "--data", "data")[0] == 0
@@ -136,8 +132,7 @@ def test_a_damaged_lock_file_is_refused(corpus: Path, cli: Cli) -> None:
         lock.write_text(content, encoding="latin-1")
         err = refusal(cli, "data", "fetch", "wiki1m", "--data", "data")
         assert not missing_facts(err, "wiki1m_for_simcse.lock.json", "is damaged")
-        with pytest.raises(DataError, match="is damaged"):
-            read_corpus(corpus)
+        check_error(lambda: read_corpus(corpus), "is damaged", kind=DataError)
     lock.unlink()
     assert read_corpus(corpus).source.startswith(pins.UNPINNED)
 
@@ -152,23 +147,18 @@ def test_only_texts_with_a_pinned_source_are_said_to_lack_it(tmp_path: Path) -> 
         (tmp_path / name).write_bytes(TEXT)
         assert read_corpus(tmp_path / name).source == ""
     (tmp_path / hub.CORPUS).write_bytes(b"")
-    with pytest.raises(DataError, match="is empty"):
-        read_corpus(tmp_path / hub.CORPUS)
+    check_error(lambda: read_corpus(tmp_path / hub.CORPUS), "is empty", kind=DataError)
 
 
-def planned(corpus: Path, backbone: Path) -> Job:
-    spec = RunSpec(parse_methods("simcse"), (1,), "mini", suites=("toy",), dev="toy")
-    (job,) = make_plan(replace(spec, backbone=str(backbone), corpus=corpus)).jobs
-    return job
-
-
-def test_the_source_stays_out_of_keys(corpus: Path, tmp_path: Path, tiny_bert: Path, cli: Cli) -> None:
+def test_the_source_stays_out_of_keys(corpus: Path, tmp_path: Path, tiny_bert: Path) -> None:
+    spec = RunSpec(parse_methods("simcse"), (1,), "mini", ("toy",), str(tiny_bert), dev="toy")
     note = pins.unpinned_note(hub.CORPUS)
     plain = tmp_path / "plain.txt"
     plain.write_bytes(TEXT)
     elsewhere = in_place(tmp_path / "elsewhere" / hub.CORPUS)
     hub.fetch_data("wiki1m", corpus.parents[1])
-    of_none, of_pinned, unpinned = (planned(path, tiny_bert) for path in (plain, corpus, elsewhere))
+    plans = [make_plan(replace(spec, corpus=path)) for path in (plain, corpus, elsewhere)]
+    of_none, of_pinned, unpinned = (job for plan in plans for job in plan.jobs)
     assert of_none.key == of_pinned.key == unpinned.key
     assert of_none.cell.stages[0].key == of_pinned.cell.stages[0].key
     assert "source" not in of_none.record.training["corpus"]

@@ -17,7 +17,7 @@ from bench.data.local_tasks import read_local_pairs, read_local_suite
 from bench.data.suites import read_local_task
 from bench.errors import DataError
 from tests.support.cli import Cli
-from tests.support.messages import numbers_in
+from tests.support.messages import check_error, numbers_in
 
 HEADER = ("sentence1", "sentence2", "score")
 ROWS = [
@@ -25,8 +25,6 @@ ROWS = [
     ("A plain line.", 'The "plain" line.', "3"),
     ("It rains.", "The sun\nis hot.", "0.5"),
 ]
-
-
 Quoting = Literal[0, 1, 2, 3]
 
 
@@ -69,16 +67,10 @@ def test_output_of_a_csv_writer_is_read(
 @pytest.mark.parametrize(
     "text",
     [
-        "a\tb\n",
-        'a "b"\tc\n"d"\te\n',
-        '"a"\tb\n',
-        'a\tb\n"c\td"\n',  # a reader with quotes would take it for one column
-        '5" wide\t6" wide\n',
-        '""\tb\n',
-        '""Hello""\tb\n',
-        '"a\tb\nc"\td\n',
+        "a\tb\n", 'a "b"\tc\n"d"\te\n', '"a"\tb\n', '5" wide\t6" wide\n', '""\tb\n', '""Hello""\tb\n',
+        '"a\tb\nc"\td\n', 'a\tb\n"c\td"\n',  # a reader with quotes would take the last for one column
     ],
-)
+)  # fmt: skip
 def test_without_a_proof_quotes_are_text(text: str) -> None:
     assert not has_csv_quotes(text, Path("x.tsv"))
 
@@ -93,10 +85,8 @@ def test_without_a_proof_quotes_are_text(text: str) -> None:
     ],
 )
 def test_quotes_of_both_kinds_are_refused_with_both_lines(text: str, line: int, proof: int) -> None:
-    with pytest.raises(DataError) as caught:
-        has_csv_quotes(text, Path("x.tsv"))
-    assert caught.value.where == f"x.tsv:{line}"
-    assert f"line {proof}" in caught.value.what
+    path = Path("x.tsv")
+    check_error(lambda: has_csv_quotes(text, path), f"line {proof}", where=f"{path}:{line}", kind=DataError)
 
 
 def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -120,14 +110,12 @@ def test_the_dry_run_says_so(cli: Cli, tmp_path: Path) -> None:
     code, out, err = cli(*run, "--suite", "local:own.toml", "--dev", "local:dev.tsv", as_is=True)
     assert code == 0, err
     lines = [line.strip() for line in out.splitlines() if QUOTED in line]
-    assert [line.split(":")[0] for line in lines] == ["reads text pairs", "reads dev set", "reads task t"], (
-        out
-    )
+    names = [line.split(":")[0] for line in lines]
+    assert names == ["reads text pairs", "reads dev set", "reads task t"], out
     assert numbers_in(lines[2]) == [3, 1, 2]
 
 
 def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> None:
-    """A spreadsheet quotes only cells with a comma, which is no proof."""
     text = '"Yes, it is."\tIt is.\nNo.\t"No, it isn\'t."\n'
     assert numbers_in(count_quoted_cells(text)) == [2]
     path = tmp_path / "own.tsv"
@@ -136,17 +124,11 @@ def test_cells_in_quotes_are_counted_where_these_are_text(tmp_path: Path) -> Non
     assert count_quoted_cells('a "b" c\td\n') == ""
 
 
-@pytest.mark.parametrize(
-    ("rows", "expected"),
-    [
-        (['"text"', '"A cat."', '"A dog."'], ["A cat.", "A dog."]),
-        (['"text"\t"ok"', '"A cat."\tTRUE', '"A dog."\tNA'], ["A cat.", "A dog."]),
-    ],
-)
-def test_output_of_r_is_read_unquoted(tmp_path: Path, rows: list[str], expected: list[str]) -> None:
-    path = tmp_path / "r.tsv"
-    path.write_text("\n".join(rows) + "\n")
-    assert list(read_corpus(path, column="text").sentences) == expected
+@pytest.mark.parametrize("columns", [("", "", ""), ('\t"ok"', "\tTRUE", "\tNA")])
+def test_output_of_r_is_read_unquoted(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    rows = zip(('"text"', '"A cat."', '"A dog."'), columns, strict=True)
+    (tmp_path / "r.tsv").write_text("".join(f"{cell}{more}\n" for cell, more in rows))
+    assert read_corpus(tmp_path / "r.tsv", column="text").sentences == ("A cat.", "A dog.")
 
 
 def test_empty_lines_do_no_harm_where_they_lead_to_no_row(tmp_path: Path) -> None:

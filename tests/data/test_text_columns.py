@@ -1,11 +1,10 @@
-"""Training texts: formats, columns, faults, counts and memory."""
-
 from __future__ import annotations
 
 import hashlib
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from bench.data.toy import make_toy_task
 from bench.data.training_data import read_copy
 from bench.errors import DataError, InputError
 from tests.support.cli import Cli, refusal
-from tests.support.messages import missing_facts, numbers_in
+from tests.support.messages import check_error, missing_facts, numbers_in
 
 SENTENCES = ["A cat sleeps.", 'It "rains", now.', "Die Sonne ist heiß."]
 WANTED = make_corpus("x", SENTENCES).sha256
@@ -69,19 +68,16 @@ def test_parquet_and_saved_data_sets_are_read(tmp_path: Path) -> None:
     for name in ("x.parquet", "saved"):
         corpus = read_corpus(tmp_path / name)
         assert (corpus.sentences, corpus.sha256, corpus.name) == (tuple(SENTENCES), WANTED, name)
-        with pytest.raises(InputError, match=r"'texts'; expected one of 'id', 'text'; .*'text'"):
-            read_corpus(tmp_path / name, column="texts")
-        with pytest.raises(DataError, match=f"{name}, row 1: id is 1"):
-            read_corpus(tmp_path / name, column="id")
+        read = partial(read_corpus, tmp_path / name)
+        check_error(partial(read, column="texts"), "'texts'", "one of 'id', 'text'", "did you mean 'text'?")
+        check_error(partial(read, column="id"), "id is 1", where=f"{tmp_path / name}, row 1", kind=DataError)
     datasets.DatasetDict(train=table, test=table).save_to_disk(tmp_path / "both")
-    with pytest.raises(InputError, match=r"both: .*splits train, test"):
-        read_corpus(tmp_path / "both")
-    datasets.Dataset.from_dict({"text": ["a", None]}).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(DataError, match=r"x\.parquet, row 2: .*missing"):
-        read_corpus(tmp_path / "x.parquet")
-    (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=r"x\.parquet: .*can't be read"):
-        read_corpus(tmp_path / "x.parquet")
+    check_error(partial(read_corpus, tmp_path / "both"), "both: ", "splits train, test", kind=InputError)
+    file = tmp_path / "x.parquet"
+    datasets.Dataset.from_dict({"text": ["a", None]}).to_parquet(file)
+    check_error(partial(read_corpus, file), "missing", where=f"{file}, row 2", kind=DataError)
+    file.write_bytes(b"PAR1")
+    check_error(partial(read_corpus, file), "can't be read", where=file, kind=DataError)
 
 
 def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,10 +149,7 @@ def test_bad_texts_are_refused(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(InputError) as caught:
-        read_corpus(path, column=column)
-    assert caught.value.where == f"{path}{place}"
-    assert not missing_facts(caught.value, *facts.split("|"))
+    check_error(lambda: read_corpus(path, column=column), *facts.split("|"), where=f"{path}{place}")
 
 
 def test_a_changed_text_is_named_as_such_before_its_damage(tmp_path: Path) -> None:
@@ -165,8 +158,7 @@ def test_a_changed_text_is_named_as_such_before_its_damage(tmp_path: Path) -> No
     pins.write_pin(path, pins.measure_text(path))
     assert read_corpus(path).source.endswith(hashlib.sha256(b"a\nb\n").hexdigest())
     path.write_bytes(b"a\n\xff\nc\n")
-    with pytest.raises(DataError, match="pinned"):
-        read_corpus(path)
+    check_error(lambda: read_corpus(path), "pinned", kind=DataError)
 
 
 def test_an_empty_line_of_the_text_is_not_blamed_on_the_copy(tmp_path: Path) -> None:
@@ -175,12 +167,10 @@ def test_an_empty_line_of_the_text_is_not_blamed_on_the_copy(tmp_path: Path) -> 
     corpus = read_corpus(text)
     assert (corpus.empty, corpus.first_empty) == (1, f"{text}:2")
     copy.write_text("A\n\nB\n")
-    with pytest.raises(DataError) as caught:
-        read_copy(copy, corpus, where="--copy a=copy.txt")
-    assert not missing_facts(caught.value, f"{text}:2", "1 empty line")
+    read = partial(read_copy, copy, corpus, where="--copy a=copy.txt")
+    check_error(read, f"{text}:2", "1 empty line", kind=DataError)
     copy.write_text("A\n\n")
-    with pytest.raises(DataError, match=r"copy\.txt:2: .*is empty"):
-        read_copy(copy, corpus, where="--copy a=copy.txt")
+    check_error(read, "copy.txt:2: ", "is empty", kind=DataError)
 
 
 def test_the_column_is_an_option_and_the_dry_run_counts(cli: Cli, tmp_path: Path) -> None:
@@ -194,9 +184,8 @@ def test_the_column_is_an_option_and_the_dry_run_counts(cli: Cli, tmp_path: Path
     (line,) = [line for line in out.splitlines() if "column 'line'" in line]
     assert numbers_in(line.partition("column 'line'")[2]) == [72, 1, 1, 1]
     (tmp_path / "x.txt").write_text("a\nb\n")
-    assert not missing_facts(
-        refusal(cli, *run, "x.txt", *column), "--text-column line", "x.txt", "no columns"
-    )
+    err = refusal(cli, *run, "x.txt", *column)
+    assert not missing_facts(err, "--text-column line", "x.txt", "no columns")
     assert not missing_facts(refusal(cli, *run[:-1], *column), "--text-column line", "--corpus FILE")
     code, out, err = cli("show", "simcse", "--profile", "mini", "--corpus", "x.jsonl", *column)
     assert (code, "x.jsonl, 72 sentences" in out) == (0, True), err

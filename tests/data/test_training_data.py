@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from bench.config.spec import RunSpec
 from bench.data.source import DEFAULT_SEED, NO_FOLDER, DataSource, World, data_folder
 from bench.data.training_data import profile_corpus
 from bench.errors import InputError
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error
 
 
 def test_a_missing_text_is_named_and_wiki1m_has_a_command_that_gets_it(tmp_path: Path) -> None:
@@ -24,23 +25,17 @@ def test_a_missing_text_is_named_and_wiki1m_has_a_command_that_gets_it(tmp_path:
         (own, tmp_path, ("simcse",), (f"{tmp_path}/own.txt", "is missing", "docs/data.md")),
         (profiles.load_profile("minilm"), None, ("simcse", "stsb-dev"), ("stsb-dev", "docs/data.md")),
     ):
-        with pytest.raises(InputError) as caught:
-            profile_corpus(chosen, folder, *needed_by)
-        assert not missing_facts(caught.value, *facts)
+        check_error(partial(profile_corpus, chosen, folder, *needed_by), *facts, kind=InputError)
 
 
 def spec(**fields: object) -> RunSpec:
     return RunSpec((), (), "mini", **fields)  # type: ignore[arg-type]
 
 
-def test_default_world_and_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_world_and_acceptance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BENCH_DATA", raising=False)
     assert DataSource.of_run(spec()) == NO_FOLDER == DataSource(None, False, DEFAULT_SEED)
     assert NO_FOLDER.world == World(DEFAULT_SEED)
-
-
-def test_a_run_gives_its_folder_its_world_and_what_it_accepts(tmp_path: Path) -> None:
     source = DataSource.of_run(spec(data=tmp_path, accept_data=True, world_seed=0))
     assert source == DataSource(tmp_path, accept_changed=True, world_seed=0)
     assert source.world == World(0)

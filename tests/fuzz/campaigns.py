@@ -19,7 +19,7 @@ import numpy as np
 from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.errors import BenchError
 from bench.records.integrity import seal_record
-from bench.records.record import RecordPlace, RunRecord, Score, parse_record, record_to_json
+from bench.records.record import RecordPlace, RunRecord, parse_record, record_to_json
 from bench.records.store import ResultStore
 from tests.fuzz import core
 from tests.fuzz.core import ANSWER, Dice, Outcome, RuleError
@@ -68,29 +68,23 @@ def _fuller(record: RunRecord) -> RunRecord:
     stage = {"key": "k" * 64, "steps": 20, "selected_step": 10, "selected_dev": 0.6, "text": text}
     joint = {**record.training["stages"]["simcse"], **stage, "mean_cls_norm": [14.5, 15.5]}
     member = {"method": "simcse[steps=5]", "version": 1, "options": {"lr": 3e-05, "text": "train"}}
+    probes = {"wall_seconds": 1.0, "sentences_per_second": 80.0, "peak_memory_mb": 500.0}
     training = {
-        **record.training,
         "stages": {**record.training["stages"], "joint": joint},
         "dev": {"task": "STSB-dev", "sha256": "d" * 64},
         "members": {"one": member, "two": {**member, "members": {"one": member}}},
         "auxiliaries": {"generator": {"name": "tiny", "sha256": "a" * 64}},
     }
-    timing = {
-        **record.timing,
-        **{"wall_seconds": 2.5, "cpu_seconds": 2.0, "processor": "a processor", "cores": 2},
-        "training_cpu_seconds": {"simcse": 12.5, "joint": 3.5},
-        "probes": {"wall_seconds": 1.0, "sentences_per_second": 80.0, "peak_memory_mb": 500.0},
-    }
-    provenance = {
-        **record.provenance,
-        **{"threads": 1, "precision": "float32", "platform": "Linux", "python": "3.11.7"},
-        "versions": {"torch": "2.13.0", "numpy": "2.4.6"},
-        "transfer": {"solver": "exact", "tasks": {"MR": {"fits": 60, "regs": [1.0]}}},
-    }
-    options = {"lr": 3e-05, "batch_size": 64, "text": "train", "sick": False}
-    world = {"generator": 1, "split": 1, "seed": 1}
-    record = replace(record, training=training, timing=timing, provenance=provenance, options=options)
-    return replace(record, world=world, notes=("A note of the suite.",))
+    timing = {"wall_seconds": 2.5, "cpu_seconds": 2.0, "processor": "a processor", "cores": 2}
+    timing |= {"training_cpu_seconds": {"simcse": 12.5, "joint": 3.5}, "probes": probes}
+    provenance = {"threads": 1, "precision": "float32", "platform": "Linux", "python": "3.11.7"}
+    provenance |= {"versions": {"torch": "2.13.0", "numpy": "2.4.6"}}
+    provenance |= {"transfer": {"solver": "exact", "tasks": {"MR": {"fits": 60, "regs": [1.0]}}}}
+    return replace(
+        record, training={**record.training, **training}, timing={**record.timing, **timing},
+        provenance={**record.provenance, **provenance}, world={"generator": 1, "split": 1, "seed": 1},
+        options={"lr": 3e-05, "batch_size": 64, "text": "train", "sick": False}, notes=("A note.",),
+    )  # fmt: skip
 
 
 def _probed() -> dict[str, Any]:
@@ -237,24 +231,25 @@ class Campaigns:
         self, arguments: Sequence[str], outcome: Outcome, campaign: str, damaged: dict[str, Any]
     ) -> None:
         """Hold what is printed of the damaged record against what its file says."""
-        if arguments[0] not in ("report", "rerun", "check"):
+        command, plain = arguments[0], not {"--table", "--senteval-rounding"} & set(arguments)
+        if command not in ("report", "rerun", "check"):
             return
         if _unsealed(damaged):
-            raise RuleError(f"{arguments[0]} believes a record without its own seal")
-        if arguments[0] == "check" and campaign == "camp" and self._is_contradicted(damaged):
+            raise RuleError(f"{command} believes a record without its own seal")
+        if command == "check" and campaign == "camp" and self._is_contradicted(damaged):
             raise RuleError("check believes scores that the predictions contradict")
-        scores = _scores(damaged)
-        plain = arguments[0] == "report" and not {"--table", "--senteval-rounding"} & set(arguments)
-        if plain and "csv" in arguments:
+        if command == "report" and plain and "csv" in arguments:
             check_csv(outcome.out, damaged)
-        elif plain and damaged["status"] == "ok":
+        elif command == "report" and plain and damaged["status"] == "ok":
             metric = "accuracy" if campaign == "transfer" else "spearman"
             self._check_means(outcome.out, arguments[2], damaged, metric)
-        elif arguments[0] == "rerun" and outcome.out.startswith("equal"):
-            before = _scores(json.loads(self.kept[self._original(damaged)]))
-            if [row[:4] for row in before] != [row[:4] for row in scores]:
+        elif command == "rerun" and outcome.out.startswith("equal"):
+            seed = "no-seed" if damaged["seed"] is None else f"seed-{damaged['seed']}"
+            path = self.results / "camp" / "mini" / str(damaged["name"]) / seed / "toy.json"
+            before = _scores(json.loads(self.kept[path]))
+            if [row[:4] for row in before] != [row[:4] for row in _scores(damaged)]:
                 raise RuleError("a changed score is called equal")
-        elif arguments[0] == "check" and "--json" in arguments:
+        elif command == "check" and "--json" in arguments:
             self._check_verdict(damaged)
 
     def _is_contradicted(self, damaged: dict[str, Any]) -> bool:
@@ -263,10 +258,6 @@ class Campaigns:
             if all(good[key] == damaged[key] for key in ("suite", "tasks", "predictions", "status")):
                 return not set(_scores(good)) <= set(_scores(damaged))
         return False
-
-    def _original(self, damaged: dict[str, Any]) -> Path:
-        seed = "no-seed" if damaged["seed"] is None else f"seed-{damaged['seed']}"
-        return self.results / "camp" / "mini" / str(damaged["name"]) / seed / "toy.json"
 
     def _records(self, damaged: dict[str, Any], campaign: str) -> list[dict[str, Any]]:
         """Finished records of the damaged one's row."""
@@ -321,17 +312,17 @@ def _sealed(raw: bytes) -> bytes:
     """A record's text with the averages, the key and the seal of what it says, as far as it is a record."""
     try:
         record = parse_record(raw.decode(), "x")
-        scores = tuple(_averaged(score, record) for score in record.scores)
-        return record_to_json(seal_record(replace(record, scores=scores))).encode()
     except (BenchError, ValueError):
         return raw
-
-
-def _averaged(score: Score, record: RunRecord) -> Score:
-    """The score, or what it should be where it is the average of others."""
-    same = [s for s in record.scores if (s.subset, s.metric) == ("all", score.metric) and s.task != "avg"]
-    average = (score.task, score.subset) == ("avg", "all") and same
-    return replace(score, value=fmean(s.value for s in same)) if average else score
+    scores = list(record.scores)
+    for place, score in enumerate(scores):
+        same = [s.value for s in scores if (s.subset, s.metric) == ("all", score.metric) and s.task != "avg"]
+        if (score.task, score.subset) == ("avg", "all") and same:
+            scores[place] = replace(score, value=fmean(same))
+    try:
+        return record_to_json(seal_record(replace(record, scores=tuple(scores)))).encode()
+    except (BenchError, ValueError):
+        return raw
 
 
 def _unsealed(data: dict[str, Any]) -> bool:
@@ -372,20 +363,13 @@ def _other_npz(arrays: dict[str, Any], dice: Dice, log: list[str]) -> bytes:
     name = dice.choice(sorted(arrays))
     values = arrays[name]
     kinds: dict[str, Any] = {
-        "objects": np.array([{"a": 1}, None], dtype=object),
-        "two axes": values.reshape(1, -1),
-        "float64": values.astype(np.float64),
-        "whole numbers": (values * 9).astype(np.int64),
-        "texts": values.astype(str),
-        "complex": values.astype(np.complex64),
-        "one less": values[:-1],
-        "none": values[:0],
-        "a number": values[0],
-        "nan": np.where(np.arange(len(values)) == 2, np.nan, values).astype(np.float32),
-        "inf": np.where(np.arange(len(values)) == 2, np.inf, values).astype(np.float32),
-        "equal": np.ones_like(values),
-        "huge": values * np.float32(1e30),
-    }
+        "objects": np.array([{"a": 1}, None], dtype=object), "two axes": values.reshape(1, -1),
+        "one less": values[:-1], "none": values[:0], "a number": values[0], "equal": np.ones_like(values),
+        "whole numbers": (values * 9).astype(np.int64), "huge": values * np.float32(1e30),
+        **{kind.__name__: values.astype(kind) for kind in (np.float64, np.complex64, str)},
+    }  # fmt: skip
+    for end in (np.nan, np.inf):
+        kinds[str(end)] = np.where(np.arange(len(values)) == 2, end, values).astype(np.float32)
     kind = dice.choice((*kinds, "missing", "extra", "no zip", "a text in it"))
     log.append(f"{name}: {kind}")
     stream = io.BytesIO()

@@ -53,13 +53,13 @@ class Surface(Protocol):
         ...
 
 
-def check_surface(surface: Surface, cases: int) -> None:
+def check_surface(surface: Surface, cases: int, start: int) -> None:
     """Run cases of a surface; hypothesis shrinks a failure to the fewest steps.
 
     FUZZ_CASES and FUZZ_SEED in the environment ask for more cases, and for others.
     """
     outcomes: Counter[str] = Counter()
-    cases, start = int(os.environ.get("FUZZ_CASES", cases)), int(os.environ.get("FUZZ_SEED", "1"))
+    cases, start = int(os.environ.get("FUZZ_CASES", cases)), int(os.environ.get("FUZZ_SEED", start))
 
     @seed(start)
     @settings(max_examples=cases, deadline=None, database=None, suppress_health_check=list(HealthCheck))

@@ -80,8 +80,8 @@ def _score(dice: Dice) -> str:
     return dice.choice(("0", "1.5", "3.000", "5", "2.25", "4.8", "0.0"))
 
 
-def _lines(rows: Sequence[str], ending: str = "\n") -> bytes:
-    return "".join(row + ending for row in rows).encode()
+def _lines(rows: Sequence[str]) -> bytes:
+    return "".join(f"{row}\n" for row in rows).encode()
 
 
 def _make_sts(dice: Dice) -> Files:
@@ -103,8 +103,7 @@ def _gold(text: str) -> str:
 def _read_sts(files: Files) -> Rows:
     rows: Rows = []
     for name in senteval.STS_YEARS["STS13"]:
-        parts = (rows_of(files[f"STS/STS13-en-test/STS.{part}.{name}.txt"]) for part in ("input", "gs"))
-        pairs, golds = parts
+        pairs, golds = (rows_of(files[f"STS/STS13-en-test/STS.{p}.{name}.txt"]) for p in ("input", "gs"))
         if len(pairs) != len(golds):
             raise DamagedError("lengths")
         for pair, gold in zip(pairs, golds, strict=True):
@@ -240,9 +239,8 @@ class DataFiles:
         self.folder = folder
 
     def run(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> str:
-        kinds = (self._senteval, self._senteval, self._corpus, self._vectors, self._local, self._overlap)
-        answer = dice.choice(kinds)(dice, steps, log)
-        return ANSWER if answer else REFUSED
+        kinds = (*(self._senteval, self._text) * 2, self._vectors, self._local)
+        return ANSWER if dice.choice(kinds)(dice, steps, log) else REFUSED
 
     def _write(self, name: str, raw: bytes, log: list[str]) -> Path:
         path = self.folder / name
@@ -271,38 +269,31 @@ class DataFiles:
             raise RuleError("taken for the reference")
         return hold(result, lambda: read(files), _content)
 
-    def _corpus(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
+    def _text(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
         sentences = [_sentence(dice) for _ in range(2 + dice.randrange(5))]
         raw = damaged(_lines(sentences), steps)
         path = self._write("text.txt", raw, log)
-        if dice.chance(0.4):
-            text = make_corpus("text", sentences)
-            copy = refused(lambda: read_copy(path, text, where=f"--copy a={path}"), path)
+        kind, exclude = dice.choice(("copy", "corpus", "overlap")), (2, 3) if dice.chance(0.3) else ()
 
-            def of_copy() -> list[str]:
-                rows = [flat(row) for row in rows_of(raw)]
-                if len(rows) != len(sentences) or not all(rows):
-                    raise DamagedError("lines")
-                return rows
-
-            return hold(copy, of_copy, lambda corpus: list(corpus.sentences))
-        exclude = (2, 3) if dice.chance(0.3) else None
-
-        def of_text() -> list[str]:
-            kept = [row for n, row in enumerate(raw.split(b"\n"), 1) if not exclude or n not in exclude]
-            rows = [flat(row) for row in rows_of(b"\n".join(kept)) if flat(row)]
-            if not rows:
+        def expected() -> list[str]:
+            chosen = [
+                row for n, row in enumerate(raw.split(b"\n"), 1) if n not in exclude or kind != "corpus"
+            ]
+            rows = [flat(row) for row in rows_of(b"\n".join(chosen))]
+            if kind == "copy" and (len(rows) != len(sentences) or not all(rows)):
+                raise DamagedError("lines")
+            if kind == "corpus" and not any(rows):
                 raise DamagedError("empty")
-            return rows
+            return [row for row in rows if row]
 
-        corpus = refused(lambda: read_corpus(path, exclude), path)
-        return hold(corpus, of_text, lambda corpus: list(corpus.sentences))
+        def read() -> list[str]:
+            if kind == "overlap":
+                return list(read_training_lines(path))
+            if kind == "corpus":
+                return list(read_corpus(path, exclude or None).sentences)
+            return list(read_copy(path, make_corpus("text", sentences), where=f"--copy a={path}").sentences)
 
-    def _overlap(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
-        raw = damaged(_lines([_sentence(dice) for _ in range(4)]), steps)
-        path = self._write("overlap.txt", raw, log)
-        lines = refused(lambda: list(read_training_lines(path)), path)
-        return hold(lines, lambda: [flat(row) for row in rows_of(raw) if flat(row)], lambda lines: lines)
+        return hold(refused(read, path), expected, lambda rows: rows)
 
     def _vectors(self, dice: Dice, steps: Sequence[Dice], log: list[str]) -> bool:
         dim, count = 1 + dice.randrange(4), 1 + dice.randrange(5)
@@ -428,36 +419,31 @@ def _read_local(raw: bytes, ending: str, columns: tuple[str, ...]) -> Rows:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DamagedError("bytes") from error
-    found = _read_json(text, columns) if ending == ".jsonl" else _read_table(text, ending == ".csv", columns)
-    for row in found:
-        for name, value in zip(columns, row, strict=True):
-            if name in ("score", "relevant"):
-                number(value)
-    return found
+    rows = _read_json(text, columns) if ending == ".jsonl" else _read_table(text, ending == ".csv", columns)
+    for value in (row[2] for row in rows if columns[-1] in ("score", "relevant")):
+        number(value)
+    return rows
 
 
 def _read_json(text: str, columns: tuple[str, ...]) -> Rows:
     rows: Rows = []
-    for line in re.split(r"\r\n|\r|\n", text):
-        if line.strip():
-            pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
-            if len(dict(pairs)) < len(pairs):
-                raise DamagedError(line)
-            rows.append(tuple(str(dict(pairs)[name]) for name in columns))
+    for line in filter(str.strip, re.split(r"\r\n|\r|\n", text)):
+        pairs: list[tuple[str, Any]] = json.loads(line, object_pairs_hook=list)
+        if len(dict(pairs)) < len(pairs):
+            raise DamagedError(line)
+        rows.append(tuple(str(dict(pairs)[name]) for name in columns))
     return rows
 
 
 def _read_table(text: str, quoted: bool, columns: tuple[str, ...]) -> Rows:
     lines = re.split(r"\r*\n|\r", text)
-    plain = [line.split("\t") for line in (lines if lines[-1] else lines[:-1])]
-    header, *rows = csv_rows(text) if quoted else plain
+    header, *rows = (
+        csv_rows(text) if quoted else [line.split("\t") for line in lines[: len(lines) - (not lines[-1])]]
+    )
     while rows and rows[-1] in ([], [""]):
         rows.pop()
-    if len(set(header)) < len(header):
+    if len(set(header)) < len(header) or any(len(row) != len(header) for row in rows):
         raise DamagedError("columns")
-    for row in rows:
-        if len(row) != len(header):
-            raise DamagedError(repr(row))
     return [tuple(row[header.index(name)] for name in columns) for row in rows]
 
 

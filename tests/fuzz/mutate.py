@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -24,23 +24,22 @@ _ODD_BYTES = (b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r", b"\n", b"\t", b'"', b"\x
 
 def bytes_of(raw: bytes, dice: Dice) -> bytes:
     """Damage a file's bytes once."""
-    kinds: Sequence[Callable[[bytes, Dice], bytes]] = (
-        lambda b, d: b[: d.randrange(len(b) + 1)],
-        _insert,
-        _flip,
-        _on_a_line(lambda lines, d: lines.pop(d.randrange(len(lines)))),
-        _on_a_line(lambda lines, d: lines.insert(d.randrange(len(lines)), d.choice(lines))),
-        _on_a_line(_join),
-        lambda b, _: b"\xef\xbb\xbf" + b,
-        lambda b, _: b.replace(b"\n", b"\r\n"),
-        lambda b, _: b.decode("utf-8", "replace").encode("utf-16"),
-        lambda b, _: b.decode("utf-8", "replace").encode("latin-1", "replace"),
-        lambda b, _: b"",
-        lambda b, _: b + b"\n",
-        lambda b, d: b + b"\x00" * d.randrange(5),
-        *(_change_field,) * 3,
-    )
-    return dice.choice(kinds)(raw, dice)
+    lines = raw.splitlines(keepends=True) or [b""]
+    line, place, byte = dice.randrange(len(lines)), dice.randrange(len(raw) + 1), bytes([dice.randrange(256)])
+    text = raw.decode("utf-8", "replace")
+    return dice.choice((
+        raw[:place], b"", raw + b"\n", raw + b"\x00" * dice.randrange(5),
+        raw[:place] + dice.choice(_ODD_BYTES) + raw[place:],
+        raw[:place] + byte + raw[place + 1 :],
+        b"".join(lines[:line] + lines[line + 1 :]),
+        b"".join([*lines[:line], dice.choice(lines), *lines[line:]]),
+        b"".join([*lines[:line], lines[line].rstrip(b"\r\n"), *lines[line + 1 :]]),
+        b"\xef\xbb\xbf" + raw,
+        raw.replace(b"\n", b"\r\n"),
+        text.encode("utf-16"),
+        text.encode("latin-1", "replace"),
+        *(_change_field(raw, dice),) * 3,
+    ))  # fmt: skip
 
 
 def damaged(raw: bytes, steps: Sequence[Dice]) -> bytes:
@@ -57,31 +56,6 @@ def difference(before: bytes, after: bytes) -> str:
     return f"{added!r:.1500}, {len(good - set(new))} line(s) less"
 
 
-def _insert(raw: bytes, dice: Dice) -> bytes:
-    place = dice.randrange(len(raw) + 1)
-    return raw[:place] + dice.choice(_ODD_BYTES) + raw[place:]
-
-
-def _flip(raw: bytes, dice: Dice) -> bytes:
-    place = dice.randrange(len(raw) or 1)
-    return raw[:place] + bytes([dice.randrange(256)]) + raw[place + 1 :]
-
-
-def _on_a_line(change: Callable[[list[bytes], Dice], object]) -> Callable[[bytes, Dice], bytes]:
-    def damage(raw: bytes, dice: Dice) -> bytes:
-        lines = raw.splitlines(keepends=True)
-        if lines:
-            change(lines, dice)
-        return b"".join(lines)
-
-    return damage
-
-
-def _join(lines: list[bytes], dice: Dice) -> None:
-    place = dice.randrange(len(lines))
-    lines[place] = lines[place].rstrip(b"\r\n")
-
-
 def _change_field(raw: bytes, dice: Dice) -> bytes:
     """Replace, insert or delete one field of one line, whatever separates them."""
     lines = raw.split(b"\n")
@@ -89,13 +63,8 @@ def _change_field(raw: bytes, dice: Dice) -> bytes:
     separator = next((s for s in (b"\t", b",", b" ") if s in lines[place]), b" ")
     fields = lines[place].split(separator)
     junk = dice.choice(NUMBERS if dice.chance(0.6) else JUNK).encode("utf-8", "surrogateescape")
-    number = dice.randrange(len(fields))
-    if dice.chance(0.2):
-        fields.insert(number, junk)
-    elif dice.chance(0.2):
-        del fields[number]
-    else:
-        fields[number] = junk
+    number, kind = dice.randrange(len(fields)), dice.random()
+    fields[number : number + (kind > 0.2)] = [junk] if kind < 0.2 or kind > 0.36 else []
     lines[place] = separator.join(fields)
     return b"\n".join(lines)
 
@@ -103,16 +72,9 @@ def _change_field(raw: bytes, dice: Dice) -> bytes:
 def text_of(text: str, dice: Dice) -> str:
     """Damage a text once: a character more, less or other, or a junk token."""
     place = dice.randrange(len(text) + 1)
-    kind = dice.randrange(5)
-    if kind == 0:
-        return text[:place]
-    if kind == 1:
-        return text[:place] + text[place + 1 :]
-    if kind == 2:
-        return text[:place] + dice.choice(JUNK) + text[place:]
-    if kind == 3:
-        return text[:place] + dice.choice("=[]:,.#-+ \t\n\r0159aZ_\"'\\{}") + text[place + 1 :]
-    return dice.choice(JUNK)
+    before, after, junk = text[:place], text[place + 1 :], dice.choice(JUNK)
+    other = dice.choice("=[]:,.#-+ \t\n\r0159aZ_\"'\\{}")
+    return dice.choice((before, before + after, before + junk + text[place:], before + other + after, junk))
 
 
 def arguments_of(arguments: list[str], dice: Dice) -> list[str]:
@@ -187,13 +149,10 @@ def _places(data: Any) -> list[tuple[Any, Any]]:
 
 def json_bytes(data: Any, dice: Dice) -> bytes:
     """Write a JSON text, at times with a repeated key; lone surrogates stay, escaped."""
-    text = json.dumps(data, indent=2, sort_keys=True)
-    if dice.chance(0.1):
-        lines = text.split("\n")
-        pairs = [n for n, line in enumerate(lines) if ": " in line and line.rstrip().endswith((",", '"'))]
-        if pairs:
-            place = dice.choice(pairs)
-            name = lines[place].partition(":")[0]
-            lines.insert(place, f"{name}: {dice.choice(('0.25', '1', 'null', chr(34) + 'twice' + chr(34)))},")
-            text = "\n".join(lines)
-    return text.encode()
+    lines = json.dumps(data, indent=2, sort_keys=True).split("\n")
+    pairs = [n for n, line in enumerate(lines) if ": " in line and line.rstrip().endswith((",", '"'))]
+    if pairs and dice.chance(0.1):
+        place = dice.choice(pairs)
+        name = lines[place].partition(":")[0]
+        lines.insert(place, f"{name}: {dice.choice(('0.25', '1', 'null', 'true'))},")
+    return "\n".join(lines).encode()

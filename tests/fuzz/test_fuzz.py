@@ -10,9 +10,8 @@ import html
 import io
 import json
 import math
-import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,27 +69,17 @@ many = settings(quick, max_examples=100)
 
 
 @pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder for cases, which change directories, without data."""
-    monkeypatch.delenv("BENCH_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    before = Path.cwd()
-    yield tmp_path
-    os.chdir(before)
+    return tmp_path
 
 
+@pytest.mark.parametrize("size", ["slice", pytest.param("longer", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SURFACES)
-def test_a_slice_of_every_surface(name: str, quiet: Path) -> None:
-    make, count, _ = SURFACES[name]
-    core.check_surface(make(quiet), count)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", SURFACES)
-def test_a_longer_slice_of_every_surface(name: str, quiet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make, _, count = SURFACES[name]
-    monkeypatch.setenv("FUZZ_SEED", os.environ.get("FUZZ_SEED", "2"))
-    core.check_surface(make(quiet), count)
+def test_every_surface(name: str, size: str, quiet: Path) -> None:
+    make, *counts = SURFACES[name]
+    core.check_surface(make(quiet), counts[size == "longer"], 1 + (size == "longer"))
 
 
 def test_a_case_is_the_same_in_any_order(quiet: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +25,7 @@ from bench.data.corpus import make_corpus, read_corpus
 from bench.data.local_tasks import read_local_suite
 from bench.data.training_data import read_copy
 from bench.data.word_vectors import read_word_vectors
-from bench.errors import BenchError, DataError, InputError, NewerRecordError
+from bench.errors import DataError, InputError, NewerRecordError
 from bench.probes.training_overlap import read_training_lines
 from bench.records.fingerprint import compute_family_key
 from bench.records.record import SCHEMA, RunRecord, parse_record, record_to_json
@@ -35,8 +36,9 @@ from bench.stats.seeds import one_sample, welch
 from tests.fuzz.toml_tables import as_toml, packaged, swapped
 from tests.support.campaigns import make_record, probes_of
 from tests.support.cli import Cli, refusal
+from tests.support.conformance import RIGHT
 from tests.support.forge import forge
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error, missing_facts
 
 TOY = ("--suite", "toy")
 ENDLESS = ("Infinity", "NaN", "1e999", "1e300")
@@ -46,10 +48,9 @@ RECORD = make_record("m", 1, {"A": 0.5, "B": 0.25}, probes=probes_of(1))
 
 def changed(record: RunRecord, **values: Any) -> str:
     """Return the record's JSON with other values; ``a__b`` is the place b in a."""
-    data = json.loads(record_to_json(replace(record, schema=SCHEMA)))
+    block = data = json.loads(record_to_json(replace(record, schema=SCHEMA)))
     for path, value in values.items():
         *parents, name = path.split("__")
-        block = data
         for parent in parents:
             block = block[int(parent) if isinstance(block, list) else parent]
         block[name] = value
@@ -96,15 +97,13 @@ def changed(record: RunRecord, **values: Any) -> str:
     ],
 )
 def test_a_record_with_a_wrong_block_is_refused_by_its_place(values: dict[str, Any], place: str) -> None:
-    with pytest.raises(DataError) as caught:
-        parse_record(changed(RECORD, **values), "r.json")
-    assert not missing_facts(caught.value, "r.json", "not a run record", place)
+    text = changed(RECORD, **values)
+    check_error(lambda: parse_record(text, "r.json"), "r.json", "not a run record", place, kind=DataError)
 
 
 def test_a_name_twice_in_a_record_is_refused() -> None:
     text = changed(RECORD).replace('"value": 0.5', '"value": 0.5, "value": 0.75', 1)
-    with pytest.raises(DataError, match="twice"):
-        parse_record(text, "r.json")
+    check_error(lambda: parse_record(text, "r.json"), "twice", kind=DataError)
 
 
 def older(record: RunRecord, schema: int) -> str:
@@ -154,10 +153,11 @@ def test_records_of_older_schemas_load_and_are_sealed(schema: int, cli: Cli, tmp
 
 @pytest.mark.parametrize("schema", [SCHEMA + 1, 99])
 def test_newer_schemas_are_refused_with_a_hint(schema: int) -> None:
-    data = json.loads(record_to_json(replace(RECORD, schema=schema))) | {"whatever": {"is": "new"}}
-    with pytest.raises(NewerRecordError) as caught:
-        parse_record(json.dumps(data), "r.json")
-    assert not missing_facts(caught.value, f"schema {schema}", f"schema {SCHEMA}", "upgrade cse-bench")
+    text = json.dumps(
+        json.loads(record_to_json(replace(RECORD, schema=schema))) | {"whatever": {"is": "new"}}
+    )
+    facts = (f"schema {schema}", f"schema {SCHEMA}", "upgrade cse-bench")
+    check_error(lambda: parse_record(text, "r.json"), *facts, kind=NewerRecordError)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,7 @@ def test_statistics_of_a_record_without_an_average_say_so(cli: Cli, tmp_path: Pa
 
 def test_an_average_of_no_task_is_not_rounded() -> None:
     scores = tuple(replace(score, metric="f1") if score.task == "avg" else score for score in RECORD.scores)
-    with pytest.raises(DataError, match="f1"):
-        round_averages([replace(RECORD, scores=scores)])
+    check_error(lambda: round_averages([replace(RECORD, scores=scores)]), "f1", kind=DataError)
 
 
 @pytest.mark.parametrize(
@@ -282,12 +281,8 @@ def profile_of(folder: Path) -> profiles.Profile:
 
 
 def checkpoints_of(folder: Path) -> object:
-    released_checkpoints.load_checkpoints.cache_clear()
-    try:
-        with packaged(released_checkpoints, folder):
-            return released_checkpoints.load_checkpoints()
-    finally:
-        released_checkpoints.load_checkpoints.cache_clear()
+    with packaged(released_checkpoints, folder):
+        return released_checkpoints.load_checkpoints.__wrapped__()
 
 
 def figures_of(folder: Path) -> object:
@@ -297,8 +292,8 @@ def figures_of(folder: Path) -> object:
 
 def profile(**changes: Any) -> str:
     good: dict[str, Any] = {"summary": "s", "suites": ["toy"], "dev": "toy", "corpus": {"file": "a.txt"}}
-    good["backbone"] = {"name": "b", "hub": "a/b"}
-    return "\n".join(f"{name} = {as_toml(value)}" for name, value in (good | changes).items())
+    good |= {"backbone": {"name": "b", "hub": "a/b"}} | changes
+    return "\n".join(f"{name} = {as_toml(value)}" for name, value in good.items())
 
 
 SUITE = '[[task]]\nname = "t"\ntype = "classification"\ntrain = "a{0}"\ntest = "b{0}"\n'
@@ -319,9 +314,7 @@ READERS: dict[str, tuple[Callable[[Path], object], str, dict[str, str]]] = {
     "profile": (profile_of, "mine.toml", {}),
     "released": (checkpoints_of, "released.toml", {}),
     "published": (
-        figures_of,
-        "published/unsee.csv",
-        {f"published/{paper}.csv": HEAD for paper in published_tables.PAPERS},
+        figures_of, "published/unsee.csv", {f"published/{p}.csv": HEAD for p in published_tables.PAPERS}
     ),
 }  # fmt: skip
 """Reader of a file, the file, and others next to it."""
@@ -401,9 +394,7 @@ def test_a_damaged_file_is_refused_by_its_place(kind: str, text: str, facts: str
     for name, content in (others | {file: text}).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(BenchError) as caught:
-        read(tmp_path)
-    assert not missing_facts(caught.value, *facts.split("|"))
+    check_error(lambda: read(tmp_path), *facts.split("|"))
 
 
 def test_good_tables_are_read(tmp_path: Path) -> None:
@@ -412,28 +403,12 @@ def test_good_tables_are_read(tmp_path: Path) -> None:
     assert released_checkpoints.load_checkpoints()
 
 
-PLUGIN = """
-from bench.card import MethodCard, Option
-from bench.registry import add_method
-
-class Vectors:
-    dim, facts = 2, FACTS
-    def encode(self, sentences, batch_tokens=None, progress=None):
-        import numpy as np
-        return np.asarray([[len(s), s.count("a")] for s in sentences], dtype=np.float32)
-
-@add_method
-class Mine:
-    card = MethodCard(name="mine", kind="external", summary="s", version=1, needs_backbone=False, MORE)
-    def build(self, context):
-        BUILD
-"""
-
-
-def plugin(folder: Path, *, more: str = "", facts: str = "{}", build: str = "return Vectors()") -> str:
+def plugin(folder: Path, *, more: str = "", facts: str = "{}", build: str = "return Hashed(1)") -> str:
     """Write a plug-in file; return its path."""
+    text = re.sub(rf"\b{more.partition('=')[0]}=\(.*\),", "", RIGHT) if more else RIGHT
+    text = text.replace("version=1,", f"version=1, {more}{',' * bool(more)}").replace('{"dim": 8}', facts)
     path = folder / f"mine_{hashlib.sha256((more + facts + build).encode()).hexdigest()[:8]}.py"
-    path.write_text(PLUGIN.replace("MORE", more).replace("FACTS", facts).replace("BUILD", build))
+    path.write_text(text.replace("return Hashed(context.seed)", build))
     return str(path)
 
 
@@ -455,9 +430,8 @@ def plugin(folder: Path, *, more: str = "", facts: str = "{}", build: str = "ret
     ],
 )
 def test_a_card_of_other_types_is_refused_by_its_place(more: str, place: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        load_plugin(read_plugin(plugin(tmp_path, more=more), tmp_path / "results"))
-    assert not missing_facts(caught.value, f"'{place}'", "Mine")
+    source = read_plugin(plugin(tmp_path, more=more), tmp_path / "results")
+    check_error(lambda: load_plugin(source), f"'{place}'", "Mine", kind=InputError)
 
 
 @pytest.mark.parametrize(
@@ -489,8 +463,9 @@ def test_a_build_that_fails_is_no_estimate_and_a_failed_cell(build: str, cli: Cl
 
 def test_a_whole_number_that_no_record_holds_is_no_option_value() -> None:
     assert Option("a", 1, "h").parse(str(2**63 - 1), "w") == 2**63 - 1
-    with pytest.raises(InputError, match="expected a whole number"):
-        Option("a", 1, "h").parse(str(2**63), "w")
+    check_error(
+        lambda: Option("a", 1, "h").parse(str(2**63), "w"), "expected a whole number", kind=InputError
+    )
 
 
 def test_an_auxiliary_that_is_no_option_is_named(cli: Cli, tmp_path: Path) -> None:
