@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
-from bench.baselines.promptbert import PROMPT_POOLING_OPTION
-from bench.card import LAYERS, MLM_HEAD, BuildContext, MethodCard, Need, Option, OptionValue
-from bench.encoder import Encoder
+from bench.baselines.promptbert import (
+    PROMPT_POOLING_OPTION,
+    PromptedMethod,
+    check_template_room,
+    train_prompted,
+)
+from bench.card import LAYERS, MLM_HEAD, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
-from bench.training.recipe import TrainedOnce, init_linear, training_options
+from bench.training.recipe import init_linear, training_options
 
 
 def fresh_decoder(
@@ -108,7 +112,7 @@ class DenoSentObjective(training.Objective):
 
 
 @add_method
-class DenoSent(TrainedOnce):
+class DenoSent(PromptedMethod):
     """DenoSent."""
 
     card = MethodCard(
@@ -189,12 +193,6 @@ class DenoSent(TrainedOnce):
         settings = tuple(sorted(config.items()))
         return (StageSpec(card.name, card.name, card.version, settings, self.train, text=text),)
 
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint: template and mask token."""
-        from bench.baselines.promptbert import build_prompted_encoder
-
-        return build_prompted_encoder(context, "denosent", str(context.options["template"]))
-
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the denoising decoder, as :func:`bench.training.train_towers`."""
         config, tower = context.config, nn.load_backbone(context.model)
@@ -206,15 +204,7 @@ class DenoSent(TrainedOnce):
         prompt = nn.Prompt(copy.deepcopy(tower[1]), str(config["template"]))
         dev = nn.TransformerEncoder(tower, "mask", template=str(config["template"]), device=context.device)
         room = nn.TransformerEncoder(tower).max_length - prompt.length + 2
-        if int(config["max_length"]) > room:
-            raise InputError(
-                f"max_length {config['max_length']} and the template exceed the model's longest input",
-                expected=f"a max_length up to {room}",
-            )
+        check_template_room(int(config["max_length"]), room)
         head = load_tied_head(context, tower)
-        return training.train_towers(
-            replace(context, dev_score=lambda _: context.dev_score(dev)),
-            [tower],
-            lambda model, _: DenoSentObjective(model, prompt, head, context),
-            numbered=True,
-        )
+        objective = partial(DenoSentObjective, prompt=prompt, lm_head=head, context=context)
+        return train_prompted(context, tower, dev, objective)

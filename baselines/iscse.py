@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
@@ -200,6 +201,4 @@ class ISCSE(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with a smoothed positive, as :func:`bench.training.train_towers`."""
-        return training.train_sentence_encoder(
-            context, lambda model, pad_id: ISCSEObjective(model, pad_id, context)
-        )
+        return training.train_sentence_encoder(context, partial(ISCSEObjective, context=context))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from bench import losses, training
@@ -109,6 +110,4 @@ class MixCSE(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with mixed negatives, as :func:`bench.training.train_towers`."""
-        return training.train_sentence_encoder(
-            context, lambda model, pad_id: MixCSEObjective(model, pad_id, context)
-        )
+        return training.train_sentence_encoder(context, partial(MixCSEObjective, context=context))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
@@ -209,6 +210,4 @@ class PCL(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train on edited views, as :func:`bench.training.train_towers`."""
-        return training.train_sentence_encoder(
-            context, lambda model, pad_id: PCLObjective(model, pad_id, context)
-        )
+        return training.train_sentence_encoder(context, partial(PCLObjective, context=context))

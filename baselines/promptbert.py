@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -55,6 +55,32 @@ def build_prompted_encoder(
     if vectors_of is not None:
         text = name_vector_tokens(tower[1], text, select_template(vectors_of, tower[1].mask_token))
     return nn.TransformerEncoder(tower, pooling, first_layer="layer1", template=text, device=context.device)
+
+
+def train_prompted(
+    context: StageContext,
+    tower: tuple[Any, Any],
+    dev: Encoder,
+    objective: Callable[[Any], training.Objective],
+) -> dict[str, Any]:
+    """Train on (sentence number, token row) pairs; ``dev`` reads the dev set with the same tower."""
+    scored = replace(context, dev_score=lambda _: context.dev_score(dev))
+    return training.train_towers(scored, [tower], lambda model, _: objective(model), numbered=True)
+
+
+def check_template_room(max_length: int, room: int) -> None:
+    """Raise InputError if a sentence in its template can exceed the model's longest input."""
+    if max_length > room:
+        message = f"max_length {max_length} and the template exceed the model's longest input"
+        raise InputError(message, expected=f"a max_length up to {room}")
+
+
+class PromptedMethod(TrainedOnce):
+    """Base of a method whose encoder reads the mask in the option ``template``."""
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder of the asked checkpoint: template and mask token."""
+        return build_prompted_encoder(context, self.card.name, str(context.options["template"]))
 
 
 def select_template(templates: Mapping[str, Any] | str, mask_token: str | None) -> Any:
@@ -328,14 +354,6 @@ class PromptBERT(TrainedOnce):
         else:
             dev = nn.TransformerEncoder(tower, "mask", template=templates[0], device=context.device)
         room = nn.TransformerEncoder(tower).max_length - max(prompt.length for prompt in prompts)
-        if int(config["max_length"]) > room:
-            raise InputError(
-                f"max_length {config['max_length']} and the template exceed the model's longest input",
-                expected=f"a max_length up to {room}",
-            )
-        return training.train_towers(
-            replace(context, dev_score=lambda _: context.dev_score(dev)),
-            [tower],
-            lambda model, _: PromptBERTObjective(model, prompts, context),
-            numbered=True,
-        )
+        check_template_room(int(config["max_length"]), room)
+        objective = partial(PromptBERTObjective, prompts=prompts, context=context)
+        return train_prompted(context, tower, dev, objective)

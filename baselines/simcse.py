@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
@@ -164,9 +165,7 @@ class SimCSE(TrainedOnce):
         config, tau = context.config, float(context.config["tau"])
         with_mlm = bool(config.get("mlm_term"))
         if not (with_mlm or config.get("noise_negatives")):
-            return training.train_sentence_encoder(
-                context, lambda model, pad_id: SimCSEObjective(model, pad_id, tau)
-            )
+            return training.train_sentence_encoder(context, partial(SimCSEObjective, tau=tau))
         head = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0]) if with_mlm else None
         tower = nn.load_backbone(context.model)
         return training.train_towers(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
-from bench.baselines.promptbert import PROMPT_POOLING_OPTION
-from bench.card import MASK_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
-from bench.encoder import Encoder
+from bench.baselines.promptbert import PROMPT_POOLING_OPTION, PromptedMethod, train_prompted
+from bench.card import MASK_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.errors import BenchError
 from bench.lazy import torch
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options
+from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, init_linear, prompt_training_options
 
 SPACY_MODEL = "spacy_model"  # setting of the stage: the spaCy model's hash
 
@@ -89,7 +89,7 @@ def load_negation(config: Mapping[str, OptionValue]) -> tuple[Callable[[str], st
 
 
 @add_method
-class SNCSE(TrainedOnce):
+class SNCSE(PromptedMethod):
     """SNCSE."""
 
     card = MethodCard(
@@ -165,22 +165,11 @@ class SNCSE(TrainedOnce):
         digest = training.hash_folder_files(training.find_spacy_folder())
         return (replace(stage, config=(*stage.config, (SPACY_MODEL, digest))),)
 
-    def build(self, context: BuildContext) -> Encoder:
-        """Return the encoder of the asked checkpoint: template and mask token."""
-        from bench.baselines.promptbert import build_prompted_encoder
-
-        return build_prompted_encoder(context, "sncse", str(context.options["template"]))
-
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with soft negatives, as :func:`bench.training.train_towers`."""
         negate, facts = load_negation(context.config)
         tower = nn.load_backbone(context.model)
         template = str(context.config["template"])
         prompted = nn.TransformerEncoder(tower, "mask", template=template, device=context.device)
-        trained = training.train_towers(
-            replace(context, dev_score=lambda _: context.dev_score(prompted)),
-            [tower],
-            lambda model, _: SNCSEObjective(model, tower[1], context, negate),
-            numbered=True,
-        )
-        return trained | facts
+        objective = partial(SNCSEObjective, tokenizer=tower[1], context=context, negate=negate)
+        return train_prompted(context, tower, prompted, objective) | facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
@@ -153,6 +154,4 @@ class WhitenedCSE(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with shuffled group whitening, as :func:`bench.training.train_towers`."""
-        return training.train_sentence_encoder(
-            context, lambda model, pad_id: WhitenedCSEObjective(model, pad_id, context)
-        )
+        return training.train_sentence_encoder(context, partial(WhitenedCSEObjective, context=context))

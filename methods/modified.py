@@ -52,7 +52,16 @@ _EQUATION = {
     "vicreg": "eq. 13 and 19",
 }
 _PUBLISHED = "as published: profile bert-base or roberta-base"
-KERNELS = ("exponential", "power")
+# weights of step w in the two losses on correlations
+_KERNEL = (
+    Option(
+        "kernel",
+        "exponential",
+        "weights of w: of s/tau, or max(s, 1e-4)^kernel_power",
+        ("exponential", "power"),
+    ),
+    Option("kernel_power", 4.0, "exponent of kernel=power; 0 weighs all alike", minimum=0),
+)
 _NU = {"mhe": 10.0, "mhs": 1.0, "barlow": 30.0, "vicreg": 30.0}
 _RATIO = {"mhe": 1.75, "mhs": 1.75, "barlow": 1.5, "vicreg": 1.5}
 _DIFFERENCE = {
@@ -79,16 +88,6 @@ def _nu_option(name: str, until: str) -> Option:
     if name == "mhs":
         text += " (released: over N, so the paper form's nu is N times as strong)"
     return Option("nu", _NU[name], text, minimum=0)
-
-
-def _kernel_options(name: str) -> tuple[Option, ...]:
-    """Options of the weights of step w in the two losses on correlations."""
-    if name not in ("barlow", "vicreg"):
-        return ()
-    return (
-        Option("kernel", "exponential", "weights of w: of s/tau, or max(s, 1e-4)^kernel_power", KERNELS),
-        Option("kernel_power", 4.0, "exponent of kernel=power; 0 weighs all alike", minimum=0),
-    )
 
 
 def original_card(name: str) -> MethodCard:
@@ -133,7 +132,7 @@ def modified_card(name: str) -> MethodCard:
             Option("m", 0.3, "margin of gd"),
             *(() if mhs else (TAU,)),
             Option("ratio", _RATIO[name], "the positive's ratio with r", minimum=0),
-            *_kernel_options(name),
+            *(_KERNEL if name in ("barlow", "vicreg") else ()),
             _nu_option(name, f" until step {last}"),
             Option("nu_after", 1.0, f"the same from step {last} on (released: lambda)", minimum=0),
             *((factor,) if mhs else ()),

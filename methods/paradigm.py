@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
+from bench.baselines.promptbert import build_prompted_encoder, train_prompted
 from bench.card import (
     DROPOUT,
     EMBEDDINGS,
@@ -216,11 +217,9 @@ class PairMethod(TrainedOnce):
             )
         dev = nn.TransformerEncoder(tower, "mask", template=TEMPLATES[0], device=context.device)
         prompts = PromptedViews(tower[1], context.sentences, int(config["max_length"]), dev.max_length)
-        return training.train_towers(
-            replace(context, dev_score=lambda _: context.dev_score(dev)),
-            [tower],
-            lambda model, pad: PairObjective(model, pad, config, loss, prompts),
-            numbered=True,
+        pad_id = tower[1].pad_token_id
+        return train_prompted(
+            context, tower, dev, lambda model: PairObjective(model, pad_id, config, loss, prompts)
         )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
@@ -238,8 +237,6 @@ class PairMethod(TrainedOnce):
         context = replace(context, options={**context.options, "pooling": pooler})
         if pooler == "avg":
             return super().build(context)
-        from bench.baselines.promptbert import build_prompted_encoder
-
         return build_prompted_encoder(context, self.card.name, TEMPLATES[0])
 
 

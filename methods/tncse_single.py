@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
@@ -73,6 +74,4 @@ class TNCSESingle(TrainedOnce):
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train one encoder, as :func:`bench.training.train_towers`."""
-        return training.train_sentence_encoder(
-            context, lambda model, pad_id: SingleObjective(model, pad_id, context.config)
-        )
+        return training.train_sentence_encoder(context, partial(SingleObjective, config=context.config))

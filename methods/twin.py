@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
@@ -89,10 +90,8 @@ _ELSEWHERE = ("rtt", "sick", "pooling")  # the text that a stage sees, and what 
 
 def train_sub_encoder(context: StageContext) -> dict[str, Any]:
     """Train unsupervised SimCSE on [CLS] itself, without a head: stage 1."""
-    tau = float(context.config["tau"])
-    return training.train_sentence_encoder(
-        context, lambda model, pad: SimCSEObjective(model, pad, tau, head=False)
-    )
+    objective = partial(SimCSEObjective, tau=float(context.config["tau"]), head=False)
+    return training.train_sentence_encoder(context, objective)
 
 
 def mean_cls_norm(tower: tuple[Any, Any], context: StageContext) -> float:
@@ -194,9 +193,7 @@ class Twin:
         coin = training.generator(context.seed, f"icnce/{context.role}")
         layers = self.caels(towers[0][0].config.num_hidden_layers, config)
 
-        def objective(first: Any, second: Any, pad_id: int) -> JointObjective:
-            return JointObjective(first, second, pad_id, config, layers, coin)
-
+        objective = partial(JointObjective, config=config, caels=layers, coin=coin)
         facts = training.train_towers(context, towers, objective)
         # of the last step's weights, not of the selected ones
         facts["mean_cls_norm"] = [mean_cls_norm(tower, context) for tower in towers]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,137 +116,121 @@ _SAMPLED: dict[str, Callable[[Path], Iterable[Figure]]] = {
 }
 
 
-@dataclass(frozen=True)
-class GradientRun:
-    """The file of one run of ``bench gradient METHOD``."""
-
-    path: Path
-    data: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """Method and seed."""
-        return f"{self.data['method']}, seed {self.data['seed']}"
-
-
 def _run_figures(path: Path) -> Iterator[Figure]:
     """Figures of one run (Figures 5, 7, 8 and 9)."""
-    run = GradientRun(path, read_json(path))
-    yield from _RunFigures(f"gradient-{safe_name(path.parent.name)}", run.name, (run,)).figures()
+    run = read_json(path)
+    make = partial(_line_figure, {path: run}, f"gradient-{safe_name(path.parent.name)}", _run_name(run))
+    both = []
+    for when, label in _WHEN.items():
+        both += [_density_series(run, when, kind, f"{kind}, {label}") for kind in ("positive", "negative")]
+    yield make("density", "Cosines", ("cosine", "density"), both)
+    yield make("hardest", *_SHARES, [_share_series(run, when, label) for when, label in _WHEN.items()])
+    for when, label in _WHEN.items():
+        if lemma := _lemma_series(run, when):
+            what, axes = f"Least ratio that Lemma 1 asks for, {label}", ("ratio", "share of anchors")
+            yield make(f"lemma-{when}", what, axes, lemma, _LEMMA)
+    kinds = (
+        ("ratio", "ratio", {"ArcCon": "arccon_ratio", "MET": "met_ratio"}),
+        ("cosine", "mean cosine of positive pairs", {"positive": "positive_cosine"}),
+    )
+    for short, label, keys in kinds:
+        lines = [_step_series(run, key, name) for name, key in keys.items()]
+        yield from _step_figure(make, short, label, lines)
+    note = "Bars are standard deviations over pairs."
+    yield make("angles", "Angles", ("step", "angle"), _angle_series(run), note)
 
 
 def _joint_figures(paths: Sequence[Path]) -> Iterator[Figure]:
     """Figures with a line a run of one folder (5, 7, 8b and 8c), none for a single run."""
-    if len(paths) > 1:
-        runs = tuple(GradientRun(path, read_json(path)) for path in paths)
-        yield from _RunFigures(JOINT, "runs", runs).joint()
+    if len(paths) < 2:
+        return
+    files = {path: read_json(path) for path in paths}
+    make = partial(_line_figure, files, JOINT, "runs")
+    runs = [(_run_name(run), run) for run in files.values()]
+    for kind in ("negative", "positive"):
+        lines = [_density_series(run, "after", kind, name) for name, run in runs]
+        yield make(f"density-{kind}", f"Cosines of {kind} pairs after training", ("cosine", "density"), lines)
+    shares = [_share_series(run, "before", f"before training, {name}") for name, run in runs]
+    if len({line.y for line in shares}) == 1:
+        shares = [replace(shares[0], name="before training")]
+    shares += [_share_series(run, "after", name) for name, run in runs]
+    yield make("hardest", *_SHARES, shares)
+    for short, label, key in (
+        ("ratio-arccon", "ratio of ArcCon", "arccon_ratio"),
+        ("ratio-met", "ratio of MET", "met_ratio"),
+        ("cosine", "mean cosine of positive pairs", "positive_cosine"),
+    ):
+        yield from _step_figure(make, short, label, [_step_series(run, key, name) for name, run in runs])
 
 
-@dataclass(frozen=True)
-class _RunFigures:
-    """Runs that share figures: the prefix of the figures' names, the suffix of their titles."""
-
-    file: str
-    title: str
-    runs: tuple[GradientRun, ...]
-
-    def lines(
-        self, short: str, what: str, axes: tuple[str, str], series: Sequence[Series], note: str = ""
-    ) -> Figure:
-        """Return a figure of these runs."""
-        files = ", ".join(f"{GRADIENT}/{run.path.parent.name}/{run.path.name}" for run in self.runs)
-        held = ", ".join(dict.fromkeys(str(run.data["sentences"]) for run in self.runs))
-        source = (f"file: {files}", f"held-out sentences: {held}")
-        name, title = f"{self.file}-{short}", f"{what}: {self.title}"
-        return Figure(name, "gradient", title, "lines", *axes, source, tuple(series), note=note)
-
-    def figures(self) -> Iterator[Figure]:
-        """Yield all of one run."""
-        (run,) = self.runs
-        both = []
-        for when, label in _WHEN.items():
-            both += [
-                _density_series(run, when, kind, f"{kind}, {label}") for kind in ("positive", "negative")
-            ]
-        yield self.lines("density", "Cosines", ("cosine", "density"), both)
-        shares = [_share_series(run, when, label) for when, label in _WHEN.items()]
-        yield self.lines("hardest", *_SHARES, shares)
-        for when, label in _WHEN.items():
-            if lemma := _lemma_series(run, when):
-                what, axes = f"Least ratio that Lemma 1 asks for, {label}", ("ratio", "share of anchors")
-                yield self.lines(f"lemma-{when}", what, axes, lemma, _LEMMA)
-        kinds = (
-            ("ratio", "ratio", {"ArcCon": "arccon_ratio", "MET": "met_ratio"}),
-            ("cosine", "mean cosine of positive pairs", {"positive": "positive_cosine"}),
-        )
-        for short, label, keys in kinds:
-            series = [line for name, key in keys.items() if (line := _step_series(run, key, name)).x]
-            if series:
-                yield self.lines(short, f"{label.capitalize()} against the step", ("step", label), series)
-        note = "Bars are standard deviations over pairs."
-        yield self.lines("angles", "Angles", ("step", "angle"), _angle_series(run), note)
-
-    def joint(self) -> Iterator[Figure]:
-        """Yield those of several runs."""
-        for kind in ("negative", "positive"):
-            lines = [_density_series(run, "after", kind, run.name) for run in self.runs]
-            title = f"Cosines of {kind} pairs after training"
-            yield self.lines(f"density-{kind}", title, ("cosine", "density"), lines)
-        shares = [_share_series(run, "before", f"before training, {run.name}") for run in self.runs]
-        if len({line.y for line in shares}) == 1:
-            shares = [_share_series(self.runs[0], "before", "before training")]
-        shares += [_share_series(run, "after", run.name) for run in self.runs]
-        yield self.lines("hardest", *_SHARES, shares)
-        kinds = (
-            ("ratio-arccon", "ratio of ArcCon", "arccon_ratio"),
-            ("ratio-met", "ratio of MET", "met_ratio"),
-            ("cosine", "mean cosine of positive pairs", "positive_cosine"),
-        )
-        for short, label, key in kinds:
-            series = [line for run in self.runs if (line := _step_series(run, key, run.name)).x]
-            if series:
-                what = f"{label[0].upper()}{label[1:]} against the step"
-                yield self.lines(short, what, ("step", label), series)
+def _run_name(run: dict[str, Any]) -> str:
+    return f"{run['method']}, seed {run['seed']}"
 
 
-def _density_series(run: GradientRun, when: str, kind: str, name: str) -> Series:
+def _line_figure(
+    runs: dict[Path, dict[str, Any]],
+    file: str,
+    title: str,
+    short: str,
+    what: str,
+    axes: tuple[str, str],
+    series: Sequence[Series],
+    note: str = "",
+) -> Figure:
+    """Return a figure of these files' runs."""
+    files = ", ".join(f"{GRADIENT}/{path.parent.name}/{path.name}" for path in runs)
+    held = ", ".join(dict.fromkeys(str(run["sentences"]) for run in runs.values()))
+    source = (f"file: {files}", f"held-out sentences: {held}")
+    name, title = f"{file}-{short}", f"{what}: {title}"
+    return Figure(name, "gradient", title, "lines", *axes, source, tuple(series), note=note)
+
+
+def _step_figure(
+    make: Callable[..., Figure], short: str, label: str, lines: Sequence[Series]
+) -> Iterator[Figure]:
+    """The lines that have steps, against these; no figure without any."""
+    if series := [line for line in lines if line.x]:
+        yield make(short, f"{label[0].upper()}{label[1:]} against the step", ("step", label), series)
+
+
+def _density_series(run: dict[str, Any], when: str, kind: str, name: str) -> Series:
     """Density of cosines (Figure 5)."""
-    heights = run.data[when]["density"][kind]
+    heights = run[when]["density"][kind]
     width = 2 / len(heights)
     middles = tuple(-1 + width * (i + 0.5) for i in range(len(heights)))
     return Series(name, middles, tuple(map(float, heights)))
 
 
-def _share_series(run: GradientRun, when: str, name: str) -> Series:
+def _share_series(run: dict[str, Any], when: str, name: str) -> Series:
     """The hardest negative's share of the weight by temperature (Figure 7)."""
-    share = run.data[when]["hardest_share"]
+    share = run[when]["hardest_share"]
     return Series(name, tuple(share["taus"]), tuple(share["paper"]))
 
 
-def _lemma_series(run: GradientRun, when: str) -> list[Series]:
+def _lemma_series(run: dict[str, Any], when: str) -> list[Series]:
     """Lower bounds of the ratio by lambda, as shares of the anchors (Figure 8a)."""
     edges = np.linspace(0, 3, _LEMMA_BINS + 1)
     middles = tuple(float(x) for x in (edges[:-1] + edges[1:]) / 2)
     series = []
-    for lemma in run.data[when]["lemma"]:
+    for lemma in run[when]["lemma"]:
         if lemma["kept"]:
             heights = np.histogram(np.array(lemma["lower"], dtype=float), edges)[0] / lemma["kept"]
             series.append(Series(f"lambda {lemma['lambda']:g}", middles, tuple(map(float, heights))))
     return series
 
 
-def _step_series(run: GradientRun, key: str, name: str) -> Series:
+def _step_series(run: dict[str, Any], key: str, name: str) -> Series:
     """A mean against the step, without the steps that have none (Figures 8b and 8c)."""
-    steps = [step for step in run.data["steps"] if step[key] is not None]
+    steps = [step for step in run["steps"] if step[key] is not None]
     values = tuple(float(step[key]) for step in steps)
     return Series(name, tuple(float(step["step"]) for step in steps), values)
 
 
-def _angle_series(run: GradientRun) -> list[Series]:
+def _angle_series(run: dict[str, Any]) -> list[Series]:
     """Angles of pairs against the step, with standard deviations (Figure 9)."""
-    steps = tuple(float(step["step"]) for step in run.data["steps"])
+    steps = tuple(float(step["step"]) for step in run["steps"])
     series = []
     for kind in ("positive", "negative"):
-        means, spread = zip(*(step[f"{kind}_angle"] for step in run.data["steps"]), strict=True)
+        means, spread = zip(*(step[f"{kind}_angle"] for step in run["steps"]), strict=True)
         series.append(Series(kind, steps, tuple(map(float, means)), tuple(map(float, spread))))
     return series

@@ -191,6 +191,8 @@ def test_what_is_kept(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: s
     assert after.keys() == before.keys()
     name = "embeddings.LayerNorm.weight"
     assert not torch.equal(after[name], before[name])
+    pooler = "pooler.dense.weight"  # of PCL the peer's learns
+    assert torch.equal(after[pooler], before[pooler]) == (method != "sup_simcse")
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,7 @@ def test_training_repeats_with_its_seed(
     [
         ("denosent", {**DECODER, "max_length": 12}, {"warmup": 0.0}),
         ("vascl", {"radius": 2.0, "lr": 1e-4}, {"head_rate": 1.0}),
+        ("bsl", {"blocks": 1}, {"adam_eps": 1e-2}),
         ("simcse", {}, {"lr": 1e-4}),
         ("simcse", {}, {"schedule": "constant"}),
         ("simcse", {}, {"weight_decay": 0.5}),

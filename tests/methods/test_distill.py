@@ -91,11 +91,7 @@ def test_a_queue_that_cuts_batches_keeps_their_first_rows_as_released(size: int)
 @pytest.mark.parametrize("method", ["distill", "tncse_d", "tncse_uc_d", "jtcse_d", "jtcse_uc_d"])
 @pytest.mark.parametrize(
     ("queue", "loss", "cut"),
-    [
-        (65536, "contrastive", None),
-        (100, "contrastive", "first rows"),
-        (100, "mse", None),
-    ],
+    [(65536, "contrastive", None), (100, "contrastive", "first rows"), (100, "mse", None)],
 )
 def test_a_cutting_queue_has_another_key(method: str, queue: int, loss: str, cut: str | None) -> None:
     given = options_of(method, student_loss=loss, student_queue=queue, batch_size=64)
