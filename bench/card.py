@@ -184,8 +184,13 @@ class MethodCard:
     @property
     def stands_alone(self) -> bool:
         """Return whether ``--methods`` accepts its bare name, without a path or other methods."""
-        defaults = {option.name: option.default for option in self.options}
-        return not self.takes_path and (not self.takes_methods or bool(defaults.get(self.short_option or "")))
+        member = self.defaults.get(self.short_option or "")
+        return not self.takes_path and (not self.takes_methods or bool(member))
+
+    @property
+    def defaults(self) -> dict[str, OptionValue]:
+        """Default of each option by name."""
+        return {option.name: option.default for option in self.options}
 
     def option(self, name: str, where: str) -> Option:
         """Return the option called ``name``; raises InputError with all options."""

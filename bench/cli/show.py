@@ -188,7 +188,7 @@ def _print_folder(request: MethodRequest, card: MethodCard) -> None:
 
     path, short = split_argument(request, card)
     model = resolve_folder(path or "", where=request.text)
-    options = {option.name: option.default for option in card.options}
+    options = card.defaults
     if short:
         options[short[0]] = card.option(short[0], request.text).parse(short[1], request.text)
     encoder, rows = None, []

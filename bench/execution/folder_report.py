@@ -84,9 +84,9 @@ def _method_lines(facts: FolderFacts, *, drops: bool) -> Lines:
 
 def find_first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str | None:
     """Return the first need of a method, or of one it builds on, that a folder lacks with default options."""
-    options = _default_options(name)
-    for need in method_needs(METHODS.get(name).card, options):
-        if _lacks_need(facts, need, options, drops=drops):
+    card = METHODS.get(name).card
+    for need in method_needs(card, card.defaults):
+        if _lacks_need(facts, need, card.defaults, drops=drops):
             return need.what
     lacks = (find_first_lack(member, facts, drops=drops) for member in _default_members(name))
     return next(filter(None, lacks), None)
@@ -95,14 +95,16 @@ def find_first_lack(name: str, facts: FolderFacts, *, drops: bool = True) -> str
 def _default_members(name: str) -> list[str]:
     """Return the names of the methods that a method builds on by default."""
     method = METHODS.get(name)
-    members = method.members(_default_options(name)).values() if isinstance(method, ComposedMethod) else ()
-    return [parse_method(member, name).name for member in members]
+    if not isinstance(method, ComposedMethod):
+        return []
+    return [parse_method(member, name).name for member in method.members(method.card.defaults).values()]
 
 
 def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
     """Name a method with the options by which it can train, if its defaults prevent that."""
     lacking = partial(_lacks_need, facts, drops=drops)
-    options = find_sufficient_options(METHODS.get(name).card, _default_options(name), lacking)
+    card = METHODS.get(name).card
+    options = find_sufficient_options(card, card.defaults, lacking)
     if not options or any(find_first_lack(member, facts, drops=drops) for member in _default_members(name)):
         return name
     texts = [f"{key}={str(value).lower()}" for key, value in options.items()]
@@ -111,10 +113,6 @@ def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
 
 def _lacks_need(facts: FolderFacts, need: Need, options: Mapping[str, OptionValue], *, drops: bool) -> bool:
     return not fulfils_need(facts, need.what, options) or (need.what == DROPOUT and not drops)
-
-
-def _default_options(name: str) -> dict[str, OptionValue]:
-    return {option.name: option.default for option in METHODS.get(name).card.options}
 
 
 def _join_some_names(names: Sequence[str]) -> str:

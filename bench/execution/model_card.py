@@ -169,7 +169,7 @@ def _encoder_rows(builder: EncoderBuilder, checkpoint: str) -> list[tuple[str, s
         rows.append(("Model it starts from", f"{cell.model.name}, sha256 {cell.model.sha256}"))
     if cell.seed is not None:
         rows.append(("Seed", str(cell.seed)))
-    if "corpus" not in (facts := builder.facts()):  # no training here
+    if "corpus" not in (facts := builder.facts()):  # it was trained elsewhere
         return rows
     corpus, dev = facts["corpus"], facts["dev"]
     (unit,) = {"sentences", "pairs"} & corpus.keys()

@@ -55,7 +55,7 @@ Executor: TypeAlias = "InProcess | local.WorkerProcesses | RayTasks"
 
 
 def check_early_data(spec: RunSpec) -> None:
-    """Refuse missing data before the slow planning, for suites without any record; raises InputError."""
+    """Refuse missing data before the slow planning, for suites that lack records; raises InputError."""
     discover()
     cards = find_method_cards([request for request in spec.methods if request.text != ALL_METHODS])
     if spec.executor != "local" or any(card.scores_pairs for card in cards):

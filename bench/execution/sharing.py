@@ -63,7 +63,7 @@ def count_parallel_cells(free: int, need: int, cores: int, cells: int) -> int:
 
 def choose_cells_per_gpu(plan: Plan, cells: int, free: Callable[[], int] | None = None) -> int:
     """Return how many of a plan's ``cells`` share a CUDA GPU, by the plan's largest cell."""
-    # 1 without a CUDA GPU, or where a cell takes several. free returns the free bytes; default asks torch.
+    # It is 1 on a CPU, or where a cell takes several. ``free`` returns the free bytes; default asks torch.
     spec = plan.spec
     if spec.device != "cuda" or spec.ranks > 1:
         return 1

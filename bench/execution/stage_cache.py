@@ -93,7 +93,7 @@ class StageCache:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _storage_reason(self, error: Exception) -> str | None:
-        """Return the reason of a failed write to the cache; the training's own errors have none."""
+        """Return the reason of a failed write to the cache; for the training's own errors None."""
         if isinstance(error, OSError) and Path(error.filename or "").is_relative_to(self.root):
             return error.strerror
         return storage_reason(error)

@@ -74,7 +74,7 @@ def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
         return model_folder.read_layer_count(model.path)
     start = profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"]))
     layers, _ = model_folder.read_layer_count(Path(start))
-    return layers, False  # a language model has no pooler
+    return layers, False  # a language model lacks the pooler
 
 
 def backbone_cache_folder() -> Path:

@@ -47,8 +47,8 @@ class Cell:
     @property
     def models(self) -> tuple[ModelFolder, ...]:
         """Its own model and auxiliaries."""
-        auxiliaries = tuple(folder for _, folder in self.auxiliaries)
-        return (self.model, *auxiliaries) if self.model else auxiliaries
+        auxiliaries = (folder for _, folder in self.auxiliaries)
+        return tuple(filter(None, (self.model, *auxiliaries)))
 
     def walk(self) -> Iterator[Cell]:
         """Yield the cell and its members at any depth."""

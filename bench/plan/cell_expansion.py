@@ -52,7 +52,7 @@ def _path_hint(before: MethodRequest, request: MethodRequest) -> str | None:
         return unquoted.error.hint
     try:
         path, _ = method_ids.split_argument(before, card)
-        (resolve_file if card.takes_file else resolve_folder)(path or "", where=before.text)
+        _resolve_path(card, path or "", where=before.text)
     except InputError:
         return method_ids.quoting_hint(text)
     return None
@@ -156,16 +156,18 @@ def make_cells(
     return [replace(cell, seed=seed) for seed in spec.seeds]
 
 
+def _resolve_path(card: MethodCard, path: str, where: str) -> ModelFolder:
+    return resolve_file(path, where=where) if card.takes_file else resolve_folder(path, where=where)
+
+
 def _find_brought_model(path: str, request: MethodRequest, card: MethodCard) -> ModelFolder:
     """Find the model that a method brings; raises InputError, with a hint where quotes are wrong."""
-    find, where = resolve_file if card.takes_file else resolve_folder, f"--methods {request.text}"
     try:
-        return find(path, where=where)
+        return _resolve_path(card, path, where=f"--methods {request.text}")
     except InputError as error:
-        known = {option.name for option in card.options}
         if request.in_quotes:
             error.hint = error.hint or method_ids.misquoted_hint(request.text, path)
-        elif any(name not in known for name, _ in request.options):
+        elif dict(request.options).keys() - card.defaults.keys():
             error.hint = error.hint or method_ids.quoting_hint(request.text)
         raise
 
@@ -217,7 +219,7 @@ def _override_option(override: Override, card: MethodCard, where: str) -> str:
     """Return the option that an override sets; raises InputError for an unknown stage."""
     if override.stage is None:
         return override.option
-    stages = sorted({option.name.split(".")[0] for option in card.options if "." in option.name})
+    stages = sorted({name.split(".")[0] for name in card.defaults if "." in name})
     if override.stage not in stages:
         expected = f"one of {', '.join(stages)}" if stages else f"{card.name}.OPTION=VALUE"
         raise InputError(f"{card.name} has no stage '{override.stage}'", where=where, expected=expected)
@@ -281,16 +283,14 @@ def profile_options(
     card: MethodCard, profile: Profile, given: Mapping[str, OptionValue] = MappingProxyType({})
 ) -> dict[str, OptionValue]:
     """Return the value of every option in a profile: card, budget at the ``given`` batch sizes, its table."""
-    options = {option.name: option.default for option in card.options}
-    return options | budget_options(card, profile, given) | _read_method_table(card, profile)
+    return card.defaults | budget_options(card, profile, given) | _read_method_table(card, profile)
 
 
 def _read_method_table(card: MethodCard, profile: Profile) -> dict[str, OptionValue]:
-    where = f"profile {profile.name}"
-    return {
-        name: card.option(name, where).parse(value, f"{where}: {name}")
-        for name, value in flatten_table(profile.methods.get(card.name, {}))
-    }
+    where, table = f"profile {profile.name}", dict[str, OptionValue]()
+    for name, value in flatten_table(profile.methods.get(card.name, {})):
+        table[name] = card.option(name, where).parse(value, f"{where}: {name}")
+    return table
 
 
 def budget_options(
@@ -300,9 +300,8 @@ def budget_options(
     budget = profile.budget
     if budget is None or (card.name in profile.methods and not budget.equal):
         return {}
-    terms = budget.terms(card)
-    defaults = {option.name: option.default for option in card.options}
-    return terms | budget.options(card, defaults | terms | _read_method_table(card, profile) | dict(given))
+    terms, table = budget.terms(card), _read_method_table(card, profile)
+    return terms | budget.options(card, card.defaults | terms | table | dict(given))
 
 
 def flatten_table(table: Mapping[str, Any]) -> list[tuple[str, Any]]:

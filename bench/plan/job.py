@@ -78,7 +78,7 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
 
 
 def _training_settings(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return the settings that cells of one training share; some only if not the default."""
+    """Return the settings that cells of one training share; leave some out at their default."""
     settings: dict[str, Any] = {"arithmetic": stages.ARITHMETIC, "precision": "fp32", "ranks": 1}
     for cell in cells:
         settings["ranks"] = max(settings["ranks"], cell.ranks)
@@ -103,7 +103,7 @@ def _stage_block(stage: stages.Stage, cell: Cell, training: TrainingData) -> dic
             block["text"]["pairs"] = len(text.partners)
         if stages.is_paired(stage.spec.text):
             block["text"]["paired"] = True
-    settings = {}  # what the options don't say, such as the model of another package
+    settings = {}  # beyond the options, such as the model of another package
     for name, value in stage.spec.config:
         if value not in (options.get(name), options.get(f"{stage.spec.role}.{name}")):
             settings[name] = value

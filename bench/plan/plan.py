@@ -76,12 +76,12 @@ class PlanInputs:
 
 @dataclass(frozen=True)
 class JobState:
-    """State of a job's place: "done", "failed" (runs again), "to do" or "conflict" (doesn't run)."""
+    """State of a job's place: "done", "failed" (runs again), "to do" or "conflict" (is left out)."""
 
     status: str
     record: RunRecord | None = None
     conflict: NotComparableError | None = None
-    fault: str = ""  # why the files at the place are no result and will be replaced
+    fault: str = ""  # why the files at the place will be replaced
 
 
 @dataclass(frozen=True)

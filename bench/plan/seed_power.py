@@ -55,7 +55,7 @@ class PlannedPair:
     seeds: int
     outlooks: tuple[Outlook, ...] = ()
     source: str | None = None  # campaign of the spread; None for a given one
-    reason: str | None = None  # why there is no outlook, and what to do
+    reason: str | None = None  # why the outlook is missing, and what to do
 
 
 @dataclass(frozen=True)

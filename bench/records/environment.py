@@ -131,7 +131,7 @@ def run_git(*arguments: str, timeout: float = 120) -> str | None:
 
 @cache
 def _git_state() -> tuple[tuple[str, Any], ...]:
-    """Return commit and dirty flag of bench's checkout, or of the packed copy's; a wheel has none."""
+    """Return commit and dirty flag of bench's checkout, or of the packed copy's; None for a wheel."""
     if facts := read_packing_facts():
         return (("commit", facts["commit"]), ("dirty", facts["dirty"]))
     if not (_ROOT / ".git").exists():

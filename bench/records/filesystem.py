@@ -74,7 +74,7 @@ def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: It
 
 
 def check_new_campaign(results: Path, campaign: str, *, where: str = "--campaign") -> None:
-    """Refuse a new campaign name that some file system can't hold; see :func:`check_new_name`."""
+    """Refuse a new campaign name that some file system refuses; see :func:`check_new_name`."""
     other = f"{campaign.rstrip('.').replace('.', '-')}-1"
     check_new_name(results, campaign, where=where, hint=f"type {where} {other}")
 
@@ -142,7 +142,7 @@ class FolderContents:
 
     files: list[Path] = field(default_factory=list)
     closed: dict[Path, str] = field(default_factory=dict)  # unreadable folders, with the error
-    linked: list[Path] = field(default_factory=list)  # links to folders, which are not followed
+    linked: list[Path] = field(default_factory=list)  # links to folders, whose contents are left out
 
 
 def walk_folder(folder: Path) -> FolderContents:

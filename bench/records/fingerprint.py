@@ -53,14 +53,14 @@ Reader = Callable[[RunRecord], Any]
 class Fact:
     """A fact that determines a result, or may change its last digits."""
 
-    # "encoder" and "evaluation" facts enter the key; "machine" facts, which may change digits, don't. Entries
+    # "encoder" and "evaluation" facts enter the key; "machine" facts may change digits only. Entries
     # of a mapping get names of their own: "option lr".
     name: str
     read: Reader
-    default: Any = None  # for records without it
+    default: Any = None  # for records that lack it
     of: Literal["encoder", "evaluation", "machine"] = "encoder"
-    breaks: bool = True  # the gate compares no results that differ in it
-    in_family: bool = True  # seeds that differ in it are never averaged
+    breaks: bool = True  # the gate refuses results that differ in it
+    in_family: bool = True  # it separates averages over seeds
     in_stage: bool = False  # it enters the key of each training stage
     show: Callable[[RunRecord], str] | None = None  # for messages, such as a name next to a hash
     parameter: str = ""  # field of a run's specification, for ``bench rerun``
@@ -148,7 +148,7 @@ def _training_reader(name: str, older: str) -> Reader:
 
 def training_arithmetic(record: RunRecord) -> int:
     """Return the version of the training arithmetic, 0 for an untrained encoder."""
-    return int(_training_reader("arithmetic", "numerics")(record) or (1 if _stage_blocks(record) else 0))
+    return int(_training_reader("arithmetic", "numerics")(record) or bool(_stage_blocks(record)))
 
 
 def _evaluation_reader(name: str, block: str, older: str) -> Reader:

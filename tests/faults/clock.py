@@ -1,7 +1,4 @@
-"""The clock goes back by an hour whenever it is read.
-
-``python -m tests.faults.clock``
-"""
+"""The clock goes back by an hour whenever it is read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Damage on the disk: to finished stages, to predictions, to records; then the same command again.
-
-``python -m tests.faults.corrupt --flips 200``
-"""
+"""Damage on the disk: to finished stages, to predictions, to records; then the same command again."""
 
 from __future__ import annotations
 

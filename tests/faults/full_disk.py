@@ -1,8 +1,4 @@
-"""No space left while records, predictions, stages, vectors or a report are written; then there is some.
-
-``python -m tests.faults.full_disk`` fills a small file system of its own where user namespaces permit that;
-elsewhere, and in the tests, every change of the results from some moment on fails with the same error.
-"""
+"""No space left while records, predictions, stages, vectors or a report are written; then there is some."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""SIGINT, once and twice, at random moments: while it starts, trains, writes and ends; then the same command.
-
-``python -m tests.faults.interrupt --interrupts 100``
-"""
+"""SIGINT, once and twice, while a command starts, trains, writes and ends; then the same command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""SIGKILL at a change of what a command writes, also in the middle of a file, then the same command.
-
-``python -m tests.faults.kill --kills 200``
-"""
+"""SIGKILL at a change of what a command writes, also in the middle of a file, then the same command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A process that is stopped in the middle of a file, or at another change, while another has the same folder.
-
-``python -m tests.faults.pause --stops 40``
-"""
+"""A process that is stopped at a change, such as half a file, while another has the same folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Several processes on one results folder, also with some killed while they hold a lock.
-
-``python -m tests.faults.processes --rounds 10``
-"""
+"""Several processes on one results folder, also with some killed while they hold a lock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A results folder, or a part of it, that can only be read.
-
-``python -m tests.faults.read_only`` mounts it read-only where user namespaces permit that; elsewhere, and in
-the tests, every change below it fails with the same error, which binds root as well (file modes don't).
-"""
+"""A results folder, or a part of it, that can only be read."""
 
 from __future__ import annotations
 
@@ -73,7 +69,7 @@ def read_only(folder: Path, *, mounted: bool = False) -> Counter[str]:
 
 @contextmanager
 def _refused(scratch: Path, folder: Path, mounted: bool) -> Iterator[Callable[[Sequence[str]], Done]]:
-    if not mounted:
+    if not mounted:  # an injected error binds root as well, which file modes don't
         yield partial(run, scratch, fault="read_only", BENCH_FAULT_BELOW=str(folder))
         return
     for options in (["--bind", str(folder)], ["-o", "remount,bind,ro"]):

@@ -1,9 +1,4 @@
-"""Runs of ``bench`` that faults hit, and what must hold of a results folder afterwards.
-
-A warm run is forked from a process that has imported everything already, which costs a tenth of the CPU time;
-its workers are forked as well, not spawned. A cold one begins in the same way, and then becomes ``python -m
-bench`` as anyone starts it. What happens from the command line on is the same.
-"""
+"""Runs of ``bench`` that faults hit, forked from a process that has imported all, or as anyone starts it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A file of the model, of the data or of the training text vanishes or changes in mid-run; then it is back.
-
-``python -m tests.faults.vanish``
-"""
+"""A file of the model, the data or the training text vanishes or changes in mid-run; then it is back."""
 
 from __future__ import annotations
 
