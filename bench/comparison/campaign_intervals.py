@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import fmean, stdev
 
 import numpy as np
@@ -104,9 +105,8 @@ def _build_record_interval(run: CampaignRun, drawn: FloatArray | None, level: fl
 
 def compute_method_intervals(runs: Sequence[CampaignRun], level: float) -> list[MethodInterval]:
     """Return every method's mean over finished seeds with its interval, the best of a suite first."""
-    places = group_by(
-        sort_runs_by_seed(runs), lambda run: (run.record.profile, run.record.suite, run.record.method)
-    )
+    place = attrgetter("record.profile", "record.suite", "record.method")
+    places = group_by(sort_runs_by_seed(runs), place)
     intervals = []
     for (profile, suite, method), of_method in places.items():
         group = Group(method, tuple(of_method))

@@ -165,12 +165,11 @@ def _compare_items(
 
 def _check_common_tasks(a: Group, b: Group, where: str) -> tuple[str, ...]:
     """Return the tasks of all runs; raise NotComparableError for different data."""
-    records = [run.record for group in (a, b) for run in group.runs]
+    records = [run.record for run in (*a.runs, *b.runs)]
     data = [{task: facts["sha256"] for task, facts in record.tasks.items()} for record in records]
     if any(hashes != data[0] for hashes in data):
-        raise NotComparableError(
-            f"{a.label} and {b.label} were measured on different versions of the data", where=where
-        )
+        what = f"{a.label} and {b.label} were measured on different versions of the data"
+        raise NotComparableError(what, where=where)
     return list_common_tasks(records, where)
 
 

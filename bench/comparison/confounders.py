@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import chain
+from operator import attrgetter
 
 from bench.comparison.selection import Group, format_seeds, group_by
 from bench.errors import printable
@@ -58,7 +59,7 @@ def describe_confounders(a: Group, b: Group) -> list[str]:
         *_describe_supervision(a, b),
         *_describe_checkpoint_choice(a, b),
         *_describe_specification(a, b),
-        *_describe_difference("profile", a, b, lambda record: record.profile),
+        *_describe_difference("profile", a, b, attrgetter("profile")),
         *_describe_difference("training sentences seen by a run", a, b, _format_sentences_seen),
     ]
     of_a, machines = [run.record for run in a.runs], []
@@ -98,9 +99,8 @@ def _describe_checkpoint_choice(a: Group, b: Group) -> list[str]:
             named.append(f"{group.label} on {', '.join(sorted(tasks))}")
     if not named:
         return []
-    return [
-        f"Checkpoints were chosen on what is evaluated, which flatters them: {printable(', '.join(named))}."
-    ]
+    sides = printable(", ".join(named))
+    return [f"Checkpoints were chosen on what is evaluated, which flatters them: {sides}."]
 
 
 def _describe_specification(a: Group, b: Group) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import TypeVar
 
@@ -64,11 +65,6 @@ class Side:
     single: bool = False
     is_path: bool = False
     failed: tuple[CampaignRun, ...] = ()
-
-    @property
-    def by_method(self) -> dict[str, list[CampaignRun]]:
-        """The runs of each method."""
-        return group_by(self.runs, lambda run: run.record.method)
 
 
 @dataclass(frozen=True)
@@ -191,7 +187,7 @@ def match_sides(
 
     Two profiles are paired too if a side is a path and each has only one. ``profile`` and ``suite`` filter.
     """
-    first, second = (_filter_runs(side, profile, suite).by_method for side in (a, b))
+    first, second = (_group_by_method(side, profile, suite) for side in (a, b))
     names = [(name, name) for name in first if name in second]
     if len(first) == len(second) == 1:
         names = [(next(iter(first)), next(iter(second)))]
@@ -217,13 +213,9 @@ def match_sides(
 
 def _build_group(label: str, runs: Sequence[CampaignRun], side: Side) -> Group:
     """Group the runs, with the failed ones of their method, profile and suite."""
-    key = _read_group_key(runs[0])
-    failed = [run for run in sort_runs_by_seed(side.failed) if _read_group_key(run) == key]
-    return Group(label, tuple(runs), side.single, tuple(failed))
-
-
-def _read_group_key(run: CampaignRun) -> tuple[str, str, str]:
-    return run.record.method, run.record.profile, run.record.suite
+    key = attrgetter("method", "profile", "suite")
+    failed = group_by(sort_runs_by_seed(side.failed), lambda run: key(run.record))
+    return Group(label, tuple(runs), side.single, tuple(failed.get(key(runs[0].record), ())))
 
 
 def check_family(group: Group) -> None:
@@ -233,29 +225,25 @@ def check_family(group: Group) -> None:
         raise NotComparableError(what, where=", suite ".join(group.place))
 
 
-def _filter_runs(side: Side, profile: str | None, suite: str | None) -> Side:
-    runs = list(side.runs)
-    if profile is not None:
-        runs = [run for run in runs if run.record.profile == profile]
-    if suite is not None:
-        runs = [run for run in runs if run.record.suite == suite]
-    return replace(side, runs=tuple(runs))
+def _group_by_method(side: Side, profile: str | None, suite: str | None) -> dict[str, list[CampaignRun]]:
+    runs = []
+    for run in side.runs:
+        if profile in (None, run.record.profile) and suite in (None, run.record.suite):
+            runs.append(run)
+    return group_by(runs, lambda run: run.record.method)
 
 
 def _match_places(
     a: list[CampaignRun], b: list[CampaignRun], *, across: bool
 ) -> list[tuple[list[CampaignRun], list[CampaignRun]]]:
-    first, second = _group_by_place(a), _group_by_place(b)
-    common = [place for place in sorted(first) if place in second]
+    place = attrgetter("record.profile", "record.suite")
+    first, second = (group_by(sort_runs_by_seed(side), place) for side in (a, b))
+    common = sorted(first.keys() & second.keys())
     has_one_profile = len({p for p, _ in first}) == len({p for p, _ in second}) == 1
     if common or not across or not has_one_profile:
-        return [(first[place], second[place]) for place in common]
+        return [(first[key], second[key]) for key in common]
     by_suite = {suite: runs for (_, suite), runs in second.items()}
     return [(runs, by_suite[suite]) for (_, suite), runs in sorted(first.items()) if suite in by_suite]
-
-
-def _group_by_place(runs: Sequence[CampaignRun]) -> dict[tuple[str, str], list[CampaignRun]]:
-    return group_by(sort_runs_by_seed(runs), lambda run: (run.record.profile, run.record.suite))
 
 
 def _label_groups(a: Side, b: Side, runs_a: list[CampaignRun], runs_b: list[CampaignRun]) -> tuple[str, str]:

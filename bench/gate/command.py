@@ -242,16 +242,11 @@ def _judge_encoder(reference: ResultStore, options: dict[str, Any]) -> _Judgemen
         reference,
         options["encoder"],
         options["name"],
-        scratch=options["scratch"],
-        profile=options["profile"],
         suites=() if suites is None else split_suites(suites, SUITES.names()),
         data=options["data_dir"],
         tolerance=options["tolerance"] / SCALE,
-        level=options["level"],
-        strict=options["strict"],
-        update=options["update"],
-        workers=options["workers"],
         execute=run,
+        **{name: options[name] for name in ("scratch", "profile", "level", "strict", "update", "workers")},
     )
     return _Judgement(gate, source, new, [])
 

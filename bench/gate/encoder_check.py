@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,7 @@ _FORM = "a model folder, hf:PATH[:POOLING], st:PATH or vectors:FILE"
 _KINDS = {"st": ("modules.json",), "exported": ("bench.json", "twin.json"), "hf": ("config.json",)}
 """Methods that read a bare folder, by their files; the first match counts."""
 
+_BY_KEY = attrgetter("key")
 Cell = tuple[str, str]
 """Profile and suite."""
 
@@ -78,7 +80,7 @@ def judge_encoder(
     plans = _plan_cells(request, then, absent, data, scratch / "results", workers)
     changed = _find_changed_cells(plans, then)
     if changed and not update:
-        return Gate(_sort_cells(changed), tolerance, level, strict=strict), new_store, []
+        return Gate(tuple(sorted(changed, key=_BY_KEY)), tolerance, level, strict=strict), new_store, []
     for plan in plans:
         execute(plan)
     new = load_gate_records(new_store)
@@ -87,7 +89,7 @@ def judge_encoder(
     pairs = [draw(record, now.get(cell)) for cell, record in then.items()]
     gate = judge_items(pairs, tolerance=tolerance, level=level, strict=strict)
     first = [_judge_new_suite((cell[0], name, cell[1]), now.get(cell)) for cell in absent]
-    return replace(gate, cells=_sort_cells([*gate.cells, *first])), new_store, new
+    return replace(gate, cells=tuple(sorted((*gate.cells, *first), key=_BY_KEY))), new_store, new
 
 
 def parse_encoder_request(text: str, name: str) -> MethodRequest:
@@ -154,11 +156,11 @@ def _load_named_records(
     if not store.root.is_dir() or not any(store.root.glob("*/*/*/*.json")):
         return {}
     labels = {suite_label(suite) for suite in suites}
-    records = [record for record in load_gate_records(store) if record.method == name]
-    if profile is not None:
-        records = [record for record in records if record.profile == profile]
-    if labels:
-        records = [record for record in records if record.suite in labels]
+    records = []
+    for record in load_gate_records(store):
+        is_wanted = profile in (None, record.profile) and (not labels or record.suite in labels)
+        if record.method == name and is_wanted:
+            records.append(record)
     check_reference_records(records, store.campaign)
     for record in records:
         if record.seed is not None or "@" in record.profile:
@@ -261,10 +263,6 @@ def _find_changed_cells(plans: Sequence[Plan], then: Mapping[Cell, RunRecord]) -
             key, why = cell_key(record), tuple(map(str, lines))
             cells.append(CellVerdict(key, Status.DIFFERENT, (), (), reasons=why, question=Question.ITEMS))
     return cells
-
-
-def _sort_cells(cells: Sequence[CellVerdict]) -> tuple[CellVerdict, ...]:
-    return tuple(sorted(cells, key=lambda cell: cell.key))
 
 
 def _judge_new_suite(key: Key, record: RunRecord | None) -> CellVerdict:

@@ -6,7 +6,7 @@ import csv as csv_module
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -36,14 +36,6 @@ COLUMNS = (
 """Of the csv; scores in the metric's unit."""
 
 
-@dataclass(frozen=True)
-class CellSection:
-    """A cell on the page."""
-
-    grid: Grid
-    chart: Markup
-
-
 def render_history(history: History, lines: Sequence[CellHistory], form: str) -> str:
     """Return the history in a format: text, markdown, html, csv or json."""
     if form == "csv":
@@ -51,20 +43,14 @@ def render_history(history: History, lines: Sequence[CellHistory], form: str) ->
     if form == "json":
         return format_history_json(history, lines)
     if form == "html":
-        return render_history_page(history, lines)
+        environment = page_environment()
+        environment.filters["style"] = choose_style_class
+        facts = collect_history_facts(history, lines) | own_file("style", "report.css", "gate.css")
+        return environment.get_template("history.html").render(**facts).strip() + "\n"
     grids = [build_cell_grid(line, history) for line in lines]
     if grids:
         grids[-1] = replace(grids[-1], notes=explain_history_tables(lines))
     return (render_markdown if form == "markdown" else render_text)([list_builds(history), *grids])
-
-
-def render_history_page(history: History, lines: Sequence[CellHistory]) -> str:
-    """Return the history as one HTML file: a chart and a table of every cell."""
-    environment = page_environment()
-    environment.filters["style"] = choose_style_class
-    own = own_file("style", "report.css", "gate.css")
-    text = environment.get_template("history.html").render(**collect_history_facts(history, lines), **own)
-    return text.strip() + "\n"
 
 
 def collect_history_facts(history: History, lines: Sequence[CellHistory]) -> dict[str, Any]:
@@ -79,7 +65,7 @@ def collect_history_facts(history: History, lines: Sequence[CellHistory]) -> dic
     parts = []
     for place, line in enumerate(lines, start=1):
         chart = Markup(draw_history_chart(line, place, name))  # noqa: S704 - it escapes every text
-        parts.append(CellSection(build_cell_grid(line, history), chart))
+        parts.append({"grid": build_cell_grid(line, history), "chart": chart})
     last = history.builds[-1]
     return {
         "parts": parts,
@@ -157,9 +143,8 @@ def explain_history_tables(lines: Sequence[CellHistory]) -> tuple[str, ...]:
         "the seeds or items of that build must show where that is more."
     ]
     if any(point.build.strict for point in points):
-        notes.append(
-            "A strict gate fails above it too, for any number that changed where equal ones were due."
-        )
+        due = "any number that changed where equal ones were due"
+        notes.append(f"A strict gate fails above it too, for {due}.")
     if any(point.cell.sees is not None for point in points):
         notes.append(f"sees: the smallest true drop that would fail with a chance of {POWER:.0%}.")
     if any(point.step for point in points):

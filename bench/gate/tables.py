@@ -72,17 +72,13 @@ def describe_gate(gate: Gate) -> str:
     if cells[0].status is Status.UNCLEAR:
         return "; ".join((head, *map(describe_cell_verdict, cells)))
     changed = sum(cell.status is Status.CHANGED for cell in cells)
-    verdicts = "; ".join(_describe_cell(cell, hint=changed == 1) for cell in cells)
+    verdicts = "; ".join(describe_cell_verdict(cell, hint=changed == 1) for cell in cells)
     several = "; if the changes are meant, bench check --update --why TEXT accepts them" * (changed > 1)
     return f"{head}: {verdicts}{several}"
 
 
-def describe_cell_verdict(cell: CellVerdict) -> str:
-    """Return one cell's verdict in words."""
-    return _describe_cell(cell, hint=True)
-
-
-def _describe_cell(cell: CellVerdict, *, hint: bool) -> str:
+def describe_cell_verdict(cell: CellVerdict, *, hint: bool = True) -> str:
+    """Return one cell's verdict in words, with the command that accepts a change as a hint."""
     name, average, why = cell_name(cell.key), cell.average, "; ".join(cell.reasons)
     if cell.status is Status.CHANGED:
         return replace_unprintable(_describe_change(cell) + (f": {ACCEPT}" if hint else ""))
@@ -162,10 +158,8 @@ def collect_gate_notes(gate: Gate) -> tuple[str, ...]:
     """Return the notes of the table: the questions, their rules, and the cells' own reasons."""
     notes = ["Scores x 100, means over seeds; drop = reference - new.", *_describe_rules(gate)]
     if any(cell.sees is not None for cell in gate.verdicts):
-        chance = f"{POWER:.0%}"
-        notes.append(
-            f"sees: the smallest true drop of the average that would fail with a chance of {chance}."
-        )
+        chance = f"a chance of {POWER:.0%}"
+        notes.append(f"sees: the smallest true drop of the average that would fail with {chance}.")
     blind = [cell for cell in gate.cells if cell.sees is not None and cell.sees > _BLIND]
     if blind:
         named = "; ".join(f"{cell_name(cell.key)}, {format_score(cell.sees)} points" for cell in blind)
@@ -222,13 +216,9 @@ def format_gate_text(gate: Gate) -> str:
 
 def format_gate_markdown(gate: Gate) -> str:
     """Format for a step summary or a comment."""
-    lines = [
-        f"## bench check\n\n**{markdown_escape(describe_gate(gate))}**\n",
-        render_markdown([build_gate_grid(gate)]),
-    ]
+    head = f"## bench check\n\n**{markdown_escape(describe_gate(gate))}**\n"
     warnings = [f"- warning: {markdown_escape(replace_unprintable(text))}" for text in gate.warnings]
-    if warnings:
-        lines.append("\n".join(warnings))
+    lines = [head, render_markdown([build_gate_grid(gate)]), *warnings]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -238,20 +228,13 @@ def format_gate_json(gate: Gate) -> str:
     for cell in gate.verdicts:
         text = describe_cell_verdict(cell)
         verdicts.append({"cell": cell_name(cell.key), "status": cell.status, "text": text})
-    data = {
+    names = ("exit_code", "tolerance", "level", "tested", "repeated", "strict", "rescored", "warnings")
+    data = {name: getattr(gate, name) for name in names} | {
         "format": FORMAT,
         "sentence": describe_gate(gate),
-        "exit_code": gate.exit_code,
-        "tolerance": gate.tolerance,
-        "level": gate.level,
-        "tested": gate.tested,
-        "repeated": gate.repeated,
-        "strict": gate.strict,
-        "rescored": gate.rescored,
         "build": dict(gate.build),
-        "warnings": gate.warnings,
         "cells": list(map(_collect_facts, gate.cells)),
-        "overall": None if gate.overall is None else _collect_facts(gate.overall),
+        "overall": gate.overall and _collect_facts(gate.overall),
         "verdicts": verdicts,
     }
     return json.dumps(data, indent=2, sort_keys=True, allow_nan=False) + "\n"
@@ -270,12 +253,8 @@ def format_drop(drop: Drop | None) -> tuple[str, str, str, str]:
     """Format reference, new score, drop and interval."""
     if drop is None:
         return (DASH, DASH, DASH, DASH)
-    return (
-        format_score(drop.reference),
-        format_score(drop.new),
-        format_difference(drop.drop),
-        format_interval(drop.low, drop.high),
-    )
+    scores = (format_score(drop.reference), format_score(drop.new))
+    return (*scores, format_difference(drop.drop), format_interval(drop.low, drop.high))
 
 
 def format_seed_counts(cell: CellVerdict) -> str:

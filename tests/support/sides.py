@@ -32,7 +32,7 @@ def side(
     keys: Keys = lambda _: (),
     text: str | None = None,
 ) -> Group:
-    """A method's runs: scores by seed (None: deterministic) or of seeds 1, 2, ...; several are tasks T0, T1, ...
+    """A method's runs: scores by seed (None: deterministic) or of seeds 1, 2, ...; several are tasks T0, ...
 
     ``keys`` are those of a seed's trained stages; ``text`` is the training text, default the method's own.
     """
