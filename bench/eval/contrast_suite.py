@@ -17,8 +17,7 @@ from bench.eval.embeddings import compare_pairs, embed_sentences, report_words
 from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import ALL, RunRecord, Score
 
-TIE = 1e-6
-"""Similarities that differ by at most this are equal."""
+TIE = 1e-6  # similarities that differ by at most this are equal
 
 
 class ContrastSuite(Measure[ContrastTask]):

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, WordCounter
 from bench.errors import BenchError
 
-BLOCK = 4096
-"""Sentences that :func:`stream_embeddings` holds at once."""
+BLOCK = 4096  # sentences that :func:`stream_embeddings` holds at once
 _EQUAL = 1e-6  # tolerance of equal float32 vectors, as a share of the largest value
 
 
@@ -27,11 +26,7 @@ class Embeddings:
 
     @property
     def all_equal(self) -> bool:
-        """True if there are several vectors and all are equal up to rounding.
-
-        >>> Embeddings({"a": 0, "b": 1}, np.array([[3, 4], [3, 4]], dtype=np.float32)).all_equal
-        True
-        """
+        """True if there are several vectors and all are equal up to rounding."""
         return len(self.vectors) > 1 and equal_rows(self.vectors, self.vectors[0])
 
     def select(self, sentences: Iterable[str]) -> FloatArray:
@@ -39,24 +34,14 @@ class Embeddings:
         return self.vectors[[self.rows[sentence] for sentence in sentences]]
 
     def cosine(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
-        """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0.
-
-        >>> vectors = Embeddings({"a": 0, "b": 1}, np.array([[3, 4], [4, 3]], dtype=np.float32))
-        >>> vectors.cosine(["a", "a"], ["a", "b"]).round(4).tolist()
-        [1.0, 0.96]
-        """
+        """Cosine of each pair, float64 (n,) in [-1, 1]; norms have the floor 1e-8: a zero vector gives 0."""
         a, b = (self.select(side).astype(np.float64) for side in (first, second))
         norms = np.maximum(np.linalg.norm(a, axis=1), 1e-8) * np.maximum(np.linalg.norm(b, axis=1), 1e-8)
         cosine: NDArray[np.float64] = np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)
         return cosine
 
     def unnormalised(self, first: Sequence[str], second: Sequence[str]) -> tuple[NDArray[np.float64], ...]:
-        """Dot product, and the Euclidean and Manhattan distance times -1, of each pair, float64 (n,) each.
-
-        >>> vectors = Embeddings({"a": 0, "b": 1}, np.array([[3, 4], [0, 0]], dtype=np.float32))
-        >>> [figure.tolist() for figure in vectors.unnormalised(["a"], ["b"])]
-        [[0.0], [-5.0], [-7.0]]
-        """
+        """Dot product, and the Euclidean and Manhattan distance times -1, of each pair, float64 (n,) each."""
         a, b = (self.select(side).astype(np.float64) for side in (first, second))
         difference = a - b
         dot: NDArray[np.float64] = np.einsum("ij,ij->i", a, b)

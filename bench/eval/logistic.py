@@ -21,8 +21,7 @@ from torch import Tensor
 from bench.errors import BenchError
 from bench.nn.tokens import send_tensor
 
-TOLERANCE = 1e-6
-"""Largest norm of the gradient that a fit may end with."""
+TOLERANCE = 1e-6  # largest norm of the gradient that a fit may end with
 MOST_ITERATIONS = 2_000
 _PILOT_ROUNDS, _PILOT_ITERATIONS, _PILOT_TOLERANCE = 3, 12, 1e-4
 _SETTLED = 2  # iterations after which the preconditioners stay as they are
@@ -104,12 +103,7 @@ class LogisticSolver:
 def logistic_objective(
     features: NDArray[np.floating], labels: NDArray[np.integer], weights: NDArray[np.floating], reg: float
 ) -> float:
-    """Mean cross-entropy + reg / 2 (|W|^2 + |b|^2), float64; weights (classes, dim + 1), the bias last.
-
-    >>> x, y = np.array([[-1.0], [1.0]]), np.array([0, 1])
-    >>> round(logistic_objective(x, y, np.zeros((2, 2)), 0.1), 4)  # both classes equally likely: log 2
-    0.6931
-    """
+    """Mean cross-entropy + reg / 2 (|W|^2 + |b|^2), float64; weights (classes, dim + 1), the bias last."""
     w = np.asarray(weights, dtype=np.float64)
     logits = torch.from_numpy(np.asarray(features, dtype=np.float64) @ w[:, :-1].T + w[:, -1])
     loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(np.asarray(labels, dtype=np.int64)))

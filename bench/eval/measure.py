@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
     from bench.stats.labels import McNemarTest
 
 T = TypeVar("T")
-ScoreName: TypeAlias = tuple[str, str, str]
-"""Of a score: task, subset and metric."""
+ScoreName: TypeAlias = tuple[str, str, str]  # of a score: task, subset and metric
 AnyEncoder: TypeAlias = Encoder | PairScorer
 Predictions: TypeAlias = Mapping[str, FloatArray]
 Scores: TypeAlias = tuple[Score, ...]
@@ -75,25 +74,20 @@ class Measure(ABC, Generic[T]):
     """
 
     name: str  # the suite's name, as in ``--suite`` or in a record
-    version: ClassVar[int] = 1
-    """Raised when the numbers of the evaluation change; part of every job's key."""
-    counted: ClassVar[str] = "pairs"
-    """A record's word for scored items: "pairs" or "items"."""
+    version: ClassVar[int] = 1  # raised when the numbers of the evaluation change; part of every job's key
+    counted: ClassVar[str] = "pairs"  # a record's word for scored items: "pairs" or "items"
     metric: ClassVar[str] = ""
     """Metric of the suite's average; "" if it depends on the tasks, see :meth:`main_metric`."""
-    needs_torch: ClassVar[bool] = True
-    """True if measuring any encoder needs torch."""
+    needs_torch: ClassVar[bool] = True  # true if measuring any encoder needs torch
     encodes_once: ClassVar[bool] = True
     """True if every distinct sentence is encoded exactly once, all in one call.
 
     This is a condition for keeping vectors, a lower precision, estimates of a run, and the coverage of words.
     """
-    needs_vectors: ClassVar[bool] = False
-    """True if a method for pairs is refused before anything runs."""
+    needs_vectors: ClassVar[bool] = False  # true if a method for pairs is refused before anything runs
     scores_last: ClassVar[bool] = False
     """True if the last checkpoint is scored in addition to the selected one."""
-    change_columns: ClassVar[str] = ""
-    """Caption of the columns of ``bench diff``."""
+    change_columns: ClassVar[str] = ""  # caption of the columns of ``bench diff``
 
     @property
     def notes(self) -> tuple[str, ...]:

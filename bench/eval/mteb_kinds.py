@@ -19,8 +19,7 @@ from bench.records.integrity import TOLERANCE
 from bench.stats.labels import average_precision, weighted_f1
 from bench.stats.resampling import mean_draws, resample_statistics, spearman_draws
 
-RANKED = ("Retrieval", "Reranking")
-"""mteb's types of tasks that rank documents for queries."""
+RANKED = ("Retrieval", "Reranking")  # mteb's types of tasks that rank documents for queries
 
 Values = NDArray[np.floating]
 Draws = NDArray[np.float64]
@@ -31,8 +30,7 @@ class PredictionKind(ABC):
     """A kind of task whose predictions are kept; values are (rows, items), of runs (runs, rows, items)."""
 
     needs_gold = True
-    slack = TOLERANCE
-    """Tolerance of a score, since mteb rounds some."""
+    slack = TOLERANCE  # tolerance of a score, since mteb rounds some
 
     @abstractmethod
     def read(self, predictions: Any, items: MtebItems) -> Values:

@@ -33,8 +33,7 @@ from bench.eval.mteb_tasks import MtebTask, build_mteb_task
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
 from bench.schema import is_count, is_text
 
-Part = tuple[str, str, int]
-"""Split, subset and number of items."""
+Part = tuple[str, str, int]  # split, subset and number of items
 
 
 def keep_predictions(

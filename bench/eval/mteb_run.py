@@ -171,9 +171,8 @@ def _measure_group(model: MtebEncoder, group: list[MtebTask], folder: Path) -> l
 def score_fewer_classes(task: Any, local: LocalTask | None) -> None:
     """Leave average precision out of a classification task of mteb where it is undefined.
 
-    mteb scores two test classes as a binary task. With a third class in training that score is undefined, and
-    scikit-learn fails unless one of the labels is 1. A task from files then lacks it; a task of mteb's
-    keeps its own score wherever mteb has one. Tasks of other types stay unchanged.
+    mteb scores two test classes as a binary task. With a third class in training scikit-learn fails unless
+    one label is 1. A task from files then lacks that score; a task of mteb's keeps it wherever mteb has one.
     """
     compute: Callable[..., Any] | None = getattr(task, "_calculate_scores", None)
     if compute is None or task.metadata.type != "Classification":

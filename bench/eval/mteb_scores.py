@@ -16,10 +16,8 @@ from bench.errors import BenchError
 from bench.eval.mteb_tasks import MtebTask
 from bench.records.record import ALL, Score
 
-MAIN = "main_score"
-"""Metric of a suite whose tasks have different ones."""
-MOST_PARTS = 200
-"""Parts of a task that a record lists; mteb's own file has all."""
+MAIN = "main_score"  # metric of a suite whose tasks have different ones
+MOST_PARTS = 200  # parts of a task that a record lists; mteb's own file has all
 _NAMES = {
     "cosine_spearman": "spearman", "max_ap": "ap", "map_at_1000": "map",
     "max_over_subqueries_map_at_1000": "map",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import logging
 import random
 import sys
@@ -53,12 +52,6 @@ def import_mteb() -> ModuleType:
         what, hint = f"mteb can't be imported: {error}", "pip install 'cse-bench[mteb]'"
         raise InputError(what, expected="the extra mteb", hint=hint) from error
     return mteb
-
-
-def require_mteb() -> None:
-    """Raise :func:`import_mteb`'s error if mteb is missing, before the seconds of an import."""
-    if importlib.util.find_spec("mteb") is None:
-        import_mteb()
 
 
 @contextmanager

@@ -86,12 +86,14 @@ def load_mteb_suite(suite: str, source: DataSource = NO_FOLDER) -> list[MtebTask
         if source.folder is None:
             raise InputError(f"suite '{suite}' needs evaluation data", expected="--data DIR or BENCH_DATA")
         with resources.as_file(resources.files("bench.data").joinpath("stsb_multi.toml")) as file:
-            return [_local_task(task) for task in read_local_suite(file, source.folder / "stsb_multi")]
+            return [
+                _file_task(task, "local") for task in read_local_suite(file, source.folder / "stsb_multi")
+            ]
     if suite in MTEB_SUITES:
         score = MTEB_SUITES[suite].score
-        return [_file_task(task, task.name, "mini", score) for task in draw_mteb_tasks(suite, source.world)]
+        return [_file_task(task, "mini", score) for task in draw_mteb_tasks(suite, source.world)]
     if suite.startswith(FILES):
-        return [_local_task(task) for task in read_local_suite(Path(suite.removeprefix(FILES)))]
+        return [_file_task(task, "local") for task in read_local_suite(Path(suite.removeprefix(FILES)))]
     import_mteb()
     asked = parse_suite(suite)
     tasks = []
@@ -114,15 +116,12 @@ def build_mteb_task(task: MtebTask) -> AbsTask:
         return _get_registry_task(task.asked, f"mteb:{task.asked.name}")
 
 
-def _local_task(task: LocalTask) -> MtebTask:
+def _file_task(task: LocalTask, path: str, score: str = "") -> MtebTask:
     if task.name in _NOT_NAMES:
         what = f"a task can't be called '{task.name}'"
         raise InputError(what, where="suite local", expected="another name")
-    return _file_task(task, f"Local-{task.name}", "local")
-
-
-def _file_task(task: LocalTask, name: str, path: str, score: str = "") -> MtebTask:
     _, kind, main = _BASES[task.type]
+    name = f"Local-{task.name}" if path == "local" else task.name
     return MtebTask(MtebName(task.name, name), kind, score or main, (path, task.sha256), (task.split,), task)
 
 

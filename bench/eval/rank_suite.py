@@ -108,10 +108,6 @@ def partner_ranks(vectors: Vectors, queries: NDArray[np.intp], *, distance: bool
     Queries are (queries, 2) rows of a query and its partner. The rank is the number of vectors that are more
     similar to the query than its partner, the query included, and at least 1: a partner that only the query
     beats has rank 1. Similarities that differ by less than 1e-6 are equal, in the partner's favour.
-
-    >>> unit = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    >>> partner_ranks(unit, np.array([[0, 2], [0, 1]])).tolist()
-    [1.0, 2.0]
     """
     squares = np.einsum("ij,ij->i", vectors, vectors)
     ranks = np.empty(len(queries))

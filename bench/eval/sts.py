@@ -82,17 +82,6 @@ def score_task(task: PairTask, predictions: FloatArray) -> list[Score]:
 
     Spearman "all" takes all pairs in one correlation. Several subsets have one each, and their "mean" and
     "wmean" (weighted by pairs).
-
-    >>> from bench.data.tasks import PairSubset
-    >>> subsets = [PairSubset(name, ("a",) * 3, ("b",) * 3, (1.0, 2.0, 3.0)) for name in ("news", "forum")]
-    >>> similarities = np.array([0.1, 0.2, 0.3, 0.9, 0.7, 0.8], dtype=np.float32)
-    >>> for score in score_task(PairTask("STS", tuple(subsets)), similarities):
-    ...     print(score.subset, round(score.value, 4), score.n)
-    all 0.1195 6
-    news 1.0 3
-    forum -0.5 3
-    mean 0.25 6
-    wmean 0.25 6
     """
     gold = [np.asarray(subset.gold) for subset in task.subsets]
     if len(predictions) != task.pairs:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from bench.data.tasks import LabelledSplit, LabelledTask
 from bench.errors import BenchError
 
-SEED = 1111
-"""Seed of SentEval's folds."""
+SEED = 1111  # seed of SentEval's folds
 KFOLD = 10
 
 Rows = NDArray[np.intp]
@@ -28,10 +27,6 @@ def stratified_folds(rows: Rows, labels: Labels, k: int, seed: int) -> list[tupl
     Rows in the order of their classes are dealt out to the folds in turn, which fixes each fold's number of a
     class. A shuffle class by class, in the order of their first rows, assigns the rows. ``labels`` has the
     class of every row of the features. Fewer than two folds, or than k rows of a class, raise BenchError.
-
-    >>> labels = np.array([0, 0, 1, 1])
-    >>> [held_out.tolist() for _, held_out in stratified_folds(np.arange(4), labels, 2, seed=1111)]
-    [[1, 2], [0, 3]]
     """
     if k < 2:
         raise BenchError(f"{k} fold(s)", expected="2 or more")
@@ -119,13 +114,6 @@ def right_answers(task: LabelledTask, predictions: NDArray[np.floating]) -> NDAr
         raise BenchError(f"{predictions.shape[-1]} predictions for {len(gold)} items", where=task.id)
     right: NDArray[np.bool_] = predictions == gold
     return right
-
-
-def score_classes(task: LabelledTask, predictions: NDArray[np.floating]) -> tuple[float, float]:
-    """Return accuracy (of a folded task the mean over folds) and F1 of class 1; see :func:`right_answers`."""
-    right = right_answers(task, predictions)
-    items = scored_items(task)
-    return float(np.mean(items.weights * right)), f1_score(predictions, items.gold)
 
 
 def f1_score(predictions: NDArray[Any], gold: NDArray[Any]) -> float:

@@ -15,7 +15,7 @@ from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embeddings import embed_sentences, report_words
 from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, ScoreName, SuiteResult
-from bench.eval.transfer_items import right_answers, score_classes, scored_items
+from bench.eval.transfer_items import f1_score, right_answers, scored_items
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't need
@@ -60,11 +60,11 @@ class TransferSuite(Measure[LabelledTask]):
         """Score the predicted classes again: everything but the accuracies in validation."""
         scores = []
         for task in tasks:
-            accuracy, f1 = score_classes(task, predictions[task.id])
-            n = len(predictions[task.id])
-            scores.append(Score(task.id, ALL, "accuracy", accuracy, n))
+            classes, items = predictions[task.id], scored_items(task)
+            accuracy = float(np.mean(items.weights * right_answers(task, classes)))
+            scores.append(Score(task.id, ALL, "accuracy", accuracy, len(classes)))
             if task.id == "MRPC":
-                scores.append(Score(task.id, ALL, "f1", f1, n))
+                scores.append(Score(task.id, ALL, "f1", f1_score(classes, items.gold), len(classes)))
         return (*scores, _average_accuracy(scores, len(tasks)))
 
     def side_scores(self, tasks: Sequence[LabelledTask], record: RunRecord) -> set[ScoreName]:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from bench.data.tasks import PairTask
 
 GOLD = 4.0
-UNIT = "vectors of length 1; lower is better"
-"""The end of a convention."""
+UNIT = "vectors of length 1; lower is better"  # the end of a convention
 Vectors = NDArray[np.floating]
 
 

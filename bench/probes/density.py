@@ -44,12 +44,7 @@ class GoldGroup:
 
 
 def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -> list[GoldGroup]:
-    """Divide (pairs,) similarities by gold score into non-empty groups by rising score; ``by`` one of GROUPS.
-
-    >>> groups = gold_groups(np.array([0.1, 0.2, 0.9]), np.array([0.5, 1.0, 2.0]))
-    >>> [(group.low, group.high, group.similarities.tolist()) for group in groups]
-    [(0.0, 1.0, [0.1]), (1.0, 2.0, [0.2, 0.9])]
-    """
+    """Divide (pairs,) similarities into non-empty groups by rising gold score; ``by`` is one of GROUPS."""
     if by not in GROUPS or similarities.shape != gold.shape:
         raise ValueError(f"by={by!r}, similarities {similarities.shape}, gold {gold.shape}")
     if not len(gold):
@@ -67,12 +62,7 @@ def gold_groups(similarities: FloatArray, gold: FloatArray, by: str = "width") -
 
 
 def density_overlap(first: FloatArray, second: FloatArray) -> float:
-    """Overlap of two samples' densities, integral of min(f, g), in [0, 1]; samples need a spread.
-
-    >>> sample = np.array([0.1, 0.2, 0.4])
-    >>> round(density_overlap(sample, sample), 4), round(density_overlap(sample, sample + 10), 4)
-    (1.0, 0.0)
-    """
+    """Overlap of two samples' densities, integral of min(f, g), in [0, 1]; samples need a spread."""
     from scipy.stats import gaussian_kde
 
     kernels = gaussian_kde(first), gaussian_kde(second)

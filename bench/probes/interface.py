@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Observer")
 VECTORS, TOWERS = "Vectors", "Attention and cost"
 """Titles of the two tables of probes."""
-VERSION = 1
-"""Raised when the numbers of a probe change."""
+VERSION = 1  # raised when the numbers of a probe change
 Need = Literal["similarities", "vectors", "towers", "trace"]
 
 

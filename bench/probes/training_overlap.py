@@ -66,20 +66,12 @@ class CleanScore:
 
 
 def sentence_key(sentence: str) -> str:
-    """Return a sentence in lower case with [a-z0-9] only; may be empty.
-
-    >>> sentence_key("It's 4 O'clock!")
-    'its4oclock'
-    """
+    """Return a sentence in lower case with [a-z0-9] only; may be empty."""
     return _NOT_KEY.sub("", sentence.lower())
 
 
 def word_runs(sentence: str) -> Iterator[str]:
-    """Yield every run of eight words, joined by blanks.
-
-    >>> list(word_runs("One, two, three four five six seven eight nine."))
-    ['one two three four five six seven eight', 'two three four five six seven eight nine']
-    """
+    """Yield every run of eight words, joined by blanks."""
     words = _WORD.findall(sentence.lower())
     for start in range(len(words) - RUN + 1):
         yield " ".join(words[start : start + RUN])
@@ -110,14 +102,7 @@ def _read_short_lines(stream: BinaryIO | lzma.LZMAFile, path: Path) -> Iterator[
 
 
 def audit_overlap(training: Iterable[str], tasks: Sequence[PairTask]) -> list[TaskOverlap]:
-    """Compare a streamed training text with test sets: an entry for each task and level, in that order.
-
-    >>> from bench.data.tasks import PairSubset
-    >>> subset = PairSubset("all", ("A man sings.", "It rains."), ("A cat.", "It pours."), (1.0, 4.0))
-    >>> overlaps = audit_overlap(["a man sings"], [PairTask("T", (subset,))])
-    >>> [(overlap.level, overlap.clean_pairs) for overlap in overlaps]
-    [('exact', 2), ('key', 1), ('near', 1)]
-    """
+    """Compare a streamed training text with test sets: an entry for each task and level, in that order."""
     sentences = {sentence for task in tasks for pair in task.all_pairs() for sentence in pair}
     keys = {sentence: sentence_key(sentence) for sentence in sentences}
     wanted_keys = set(keys.values()) - {""}

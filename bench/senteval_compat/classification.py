@@ -16,12 +16,7 @@ from bench.eval.transfer_items import SEED, build_layout, f1_score
 from bench.eval.transfer_suite import labelled_sentences
 from bench.senteval_compat.fitting import read_fitting
 from bench.senteval_compat.task_base import Batcher, Evaluation, read_parameter
-from bench.senteval_compat.tools.validation import (
-    Array,
-    InnerKFoldClassifier,
-    KFoldClassifier,
-    SplitClassifier,
-)
+from bench.senteval_compat.tools import validation
 
 
 class ClassificationEval(Evaluation):
@@ -57,21 +52,21 @@ class ClassificationEval(Evaluation):
     def _run_procedure(self, vectors: Embeddings, config: dict[str, Any]) -> dict[str, Any]:
         items = build_layout(self.task)
         config = {**config, "nclasses": len(items.classes), "seed": self.seed}
-        x: dict[str, Array] = {}
-        y: dict[str, Array] = {}
+        x: dict[str, validation.Array] = {}
+        y: dict[str, validation.Array] = {}
         for (part, rows), split, order in zip(items.rows.items(), items.splits, items.orders, strict=True):
             x[part] = sentence_features(vectors, split.first, split.second)[order]
             y[part] = items.labels[rows]
         if items.folded:
-            dev, test = InnerKFoldClassifier(x["all"], y["all"], config).run()
+            dev, test = validation.InnerKFoldClassifier(x["all"], y["all"], config).run()
             return _result_dict(dev, test, len(items.labels), len(items.labels))
         n_test = len(y["test"])
         if "dev" in x:
             x["valid"], y["valid"] = x["dev"], y["dev"]  # SentEval's name
-            dev, test = SplitClassifier(x, y, config).run()
+            dev, test = validation.SplitClassifier(x, y, config).run()
             return _result_dict(dev, test, len(y["dev"]), n_test)
-        train, tested = (dict[str, Array](X=x[part], y=y[part]) for part in ("train", "test"))
-        dev, test, predicted = KFoldClassifier(train, tested, config).run()
+        train, tested = (dict[str, validation.Array](X=x[part], y=y[part]) for part in ("train", "test"))
+        dev, test, predicted = validation.KFoldClassifier(train, tested, config).run()
         result = _result_dict(dev, test, len(y["train"]), n_test)
         if self.name == "MRPC":
             result["f1"] = round(100 * f1_score(np.ravel(predicted), y["test"]), 2)

@@ -55,7 +55,7 @@ _OURS = dict.fromkeys(("STSB", "STS-B"), "STSBenchmark") | dict.fromkeys(
 
 
 class SE:
-    """SentEval's engine.
+    """SentEval's engine; parameters that SentEval lacks raise InputError.
 
     Args:
         params: ``task_path`` (SentEval's ``data`` folder) and optionally ``kfold`` (5), ``batch_size`` (128),
@@ -66,9 +66,6 @@ class SE:
             layers, scikit-learn and SNLI always take), ``fork`` ("simcse" or "facebookresearch").
         batcher: (params, sentences as lists of words) -> (sentences, dim).
         prepare: (params, all sentences of the task), called before the batcher.
-
-    Raises:
-        InputError: parameters that SentEval lacks.
     """
 
     fork = "simcse"
@@ -98,9 +95,7 @@ class SE:
         SICKRelatedness are regressions: "devpearson", "pearson", "spearman", "mse", "yhat", "ndev", "ntest";
         SimCSE's STSBenchmark-finetune and SICKRelatedness-finetune are too, selected by "devspearman". The
         others have "devacc" and "acc" in percent, rounded as SentEval rounds, "ndev", "ntest", and MRPC "f1".
-
-        Raises:
-            InputError: an unknown task or missing data.
+        An unknown task and missing data raise InputError.
         """
         if not isinstance(name, str):
             self.results = {task: self.eval(task) for task in name}

@@ -35,11 +35,7 @@ class Fitting:
 
 
 def read_fitting(params: dict[str, Any], seed: int) -> Fitting:
-    """Read the parameters; ``seed`` is of folds and fits.
-
-    Raises:
-        InputError: an unknown setting or solver, or the exact solver with settings that it lacks.
-    """
+    """Read the parameters; ``seed`` is of folds and fits; unknown and incompatible ones raise InputError."""
     filled = fill_defaults(params)
     if not isinstance(filled.classifier, dict | None):
         what = f"params['classifier'] is {filled.classifier!r}"

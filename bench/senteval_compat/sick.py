@@ -15,13 +15,7 @@ from bench.eval.transfer import sentence_features
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat.classification import ClassificationEval
 from bench.senteval_compat.task_base import Batcher, Evaluation
-from bench.senteval_compat.tools.relatedness import (
-    GRADES,
-    Correlation,
-    RelatednessPytorch,
-    defined_correlation,
-    encode_labels,
-)
+from bench.senteval_compat.tools import relatedness
 
 _ENTAILMENT = {"CONTRADICTION": "0", "NEUTRAL": "1", "ENTAILMENT": "2"}
 _SICK = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
@@ -32,7 +26,7 @@ class SICKEval(Evaluation):
     """Relatedness by SentEval's regression, with the dictionary of SimCSE's fork."""
 
     name, folder = "SICKRelatedness-finetune", "SICK"
-    validation: tuple[str, Correlation] = ("devspearman", spearmanr)
+    validation: tuple[str, relatedness.Correlation] = ("devspearman", spearmanr)
     """The correlation on the development split that selects the fit, and its name in the dictionary."""
 
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
@@ -56,16 +50,16 @@ class SICKEval(Evaluation):
         for split in ("train", "dev", "test"):
             subset = self.splits[split]
             features = sentence_features(embedded, subset.first, subset.second)
-            parts.append({"X": features, "y": encode_labels(subset.gold)})
+            parts.append({"X": features, "y": relatedness.encode_labels(subset.gold)})
         train, dev, test = parts
         gold, (name, correlation) = self.splits["test"].gold, self.validation
-        config = {"seed": self.seed, "nclasses": GRADES}
-        model = RelatednessPytorch(train, dev, test, self.splits["dev"].gold, config, correlation)
+        config = {"seed": self.seed, "nclasses": relatedness.GRADES}
+        model = relatedness.RelatednessPytorch(train, dev, test, self.splits["dev"].gold, config, correlation)
         best, yhat = model.run()
         return {
             name: best,
-            "pearson": defined_correlation(pearsonr, yhat, gold),
-            "spearman": defined_correlation(spearmanr, yhat, gold),
+            "pearson": relatedness.defined_correlation(pearsonr, yhat, gold),
+            "spearman": relatedness.defined_correlation(spearmanr, yhat, gold),
             "mse": float(np.mean((yhat - np.array(gold)) ** 2)),
             "yhat": yhat,
             "ndev": len(dev["y"]),

@@ -30,8 +30,7 @@ class Evaluation:
     """
 
     name = ""
-    folder = ""
-    """The task's own folder below ``downstream``."""
+    folder = ""  # the task's own folder below ``downstream``
 
     def __init__(self, task_path: str | Path, seed: int = SEED) -> None:
         self.path, self.seed = Path(task_path), seed

@@ -69,8 +69,7 @@ def cosine(u: ArrayLike, v: ArrayLike) -> float:
 def get_optimizer(s: str) -> tuple[Callable[..., torch.optim.Optimizer], dict[str, float]]:
     """Return the class and the keyword arguments of an optimiser such as "adagrad,lr=0.1,lr_decay=0.05".
 
-    Raises:
-        InputError: an unknown optimiser or setting, or "sgd" with a missing learning rate.
+    An unknown optimiser or setting, and "sgd" with a missing learning rate, raise InputError.
 
     >>> get_optimizer("sgd,lr=0.1")[1]
     {'lr': 0.1}

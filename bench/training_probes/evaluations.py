@@ -9,29 +9,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench import schema
 from bench.errors import DataError
 from bench.records.filesystem import write_atomically
-from bench.schema import (
-    Block,
-    ListOf,
-    MapOf,
-    Maybe,
-    accept_any,
-    find_fault,
-    is_count,
-    is_label,
-    is_number,
-    is_text,
-    is_whole_number,
-)
+from bench.schema import Block, ListOf, MapOf, Maybe, accept_any, find_fault
 
 if TYPE_CHECKING:
     from bench.encoder import Encoder
     from bench.probes.interface import ProbeData, ProbeOptions
     from bench.stages import StageContext
 
-EvaluationLog = list[tuple[float, dict[str, Any]]]
-"""Dev score and probes of each evaluation, in their order."""
+EvaluationLog = list[tuple[float, dict[str, Any]]]  # dev score and probes of each evaluation, in their order
 
 
 @dataclass(frozen=True)
@@ -57,30 +45,17 @@ class TrainingProbes:
     evaluations: tuple[ProbedEvaluation, ...]
 
 
-_SHAPE = Block(
-    {
-        "profile": is_label,
-        "dev": is_label,
-        "evaluations": ListOf(
-            Block(
-                {
-                    "method": is_label,
-                    "seed": Maybe(is_count),
-                    "stage": is_label,
-                    "step": is_count,
-                    "dev": is_number,
-                    "probes": Block({"data": Block({"tasks": MapOf(accept_any), "sentences": is_count})}),
-                    "stages": ListOf(is_text),
-                    "key": is_text,
-                },
-                closed=True,
-            )
-        ),
-        "schema": is_whole_number,
-        "sha256": is_text,
-    },
-    closed=True,
-)
+_DATA = Block({"tasks": MapOf(accept_any), "sentences": schema.is_count})
+_EVALUATION: dict[str, schema.Shape] = {
+    "method": schema.is_label, "seed": Maybe(schema.is_count), "stage": schema.is_label,
+    "step": schema.is_count, "dev": schema.is_number, "probes": Block({"data": _DATA}),
+    "stages": ListOf(schema.is_text), "key": schema.is_text,
+}  # fmt: skip
+_FILE: dict[str, schema.Shape] = {
+    "profile": schema.is_label, "dev": schema.is_label,
+    "evaluations": ListOf(Block(_EVALUATION, closed=True)),
+    "schema": schema.is_whole_number, "sha256": schema.is_text,
+}  # fmt: skip
 _SCHEMA = 1
 
 
@@ -99,7 +74,7 @@ def read_training_probes(path: Path) -> TrainingProbes:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"this is not JSON: {error}", where=str(path), hint=hint) from error
-    if (place := find_fault(data, _SHAPE)) is not None or data["schema"] != _SCHEMA:
+    if (place := find_fault(data, Block(_FILE, closed=True))) is not None or data["schema"] != _SCHEMA:
         raise DataError(f"no probes along trainings: {place or 'schema'}", where=str(path), hint=hint)
     body = _canonical_json({name: part for name, part in data.items() if name != "sha256"})
     if hashlib.sha256(body.encode("utf-8")).hexdigest() != data["sha256"]:

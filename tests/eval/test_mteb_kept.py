@@ -208,10 +208,8 @@ def test_subsets_are_drawn_each_for_itself(tasks: Tasks) -> None:
     record.provenance["mteb"]["tasks"]["search"]["kept"] = [["test", "a", 5], ["test", "b", 3]]
     found = draw_task_scores(tasks["search"], values[None], record, make_generator(1, "x"), 100)
     rng = make_generator(1, "x")
-    one, two = (
-        values[part][rng.integers(0, size, (100, size))].mean(1, dtype=np.float64)
-        for part, size in ((slice(0, 5), 5), (slice(5, 8), 3))
-    )
+    parts = values[:5], values[5:]
+    one, two = (p[rng.integers(0, len(p), (100, len(p)))].mean(1, dtype=np.float64) for p in parts)
     np.testing.assert_allclose(found[:, 0], (one + two) / 2, atol=1e-7)
 
 
@@ -226,10 +224,8 @@ def test_what_two_runs_treat_differently(tasks: Tasks) -> None:
     other["classes"].reshape(10, 8)[:6, [1, 6]] = 1  # six of ten experiments
     other["classes"].reshape(10, 8)[:4, 2] = 1
     found = find_item_changes(tasks["classes"], one["classes"], other["classes"], record, 9)
-    assert [(item.number, item.change, item.one, item.other, item.gold) for item in found] == [
-        (2, "right in A", "x", "y", "x"),
-        (7, "right in B", "x", "y", "y"),
-    ]
+    changes = [(item.number, item.change, item.one, item.other, item.gold) for item in found]
+    assert changes == [(2, "right in A", "x", "y", "x"), (7, "right in B", "x", "y", "y")]
 
 
 def test_only_what_gives_the_score_is_kept(tasks: Tasks) -> None:

@@ -60,14 +60,11 @@ TABLES: dict[str, dict[str, Any]] = {
     },
 }
 """What local files can't hold: pair classification, clustering, summarisation."""
+INSTRUCT = dict(any="a man ", query="car ", document="station ", STS="the city ", BitextMining="house ")
 AUTHORS: dict[str, tuple[dict[str, str], str | None, str]] = {
     "e5": ({"query": "the doctor ", "passage": "a river "}, None, "dot"),
     "bge": ({"query": "the river ", "document": "", "passage": "car "}, None, "cosine"),
-    "instruct": (
-        dict(any="a man ", query="car ", document="station ", STS="the city ", BitextMining="house "),
-        "any",
-        "dot",
-    ),
+    "instruct": (INSTRUCT, "any", "dot"),
     "distance": ({"query": "the doctor ", "document": "a river "}, "query", "euclidean"),
     "manhattan": ({"query": "the doctor ", "Retrieval-document": "a river "}, None, "manhattan"),
 }
@@ -273,8 +270,7 @@ def test_prompts_and_similarity_make_another_revision(tiny_bert: Path, tmp_path:
 def test_prompts_on_the_command_line(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
     asked = f'asked=hf:{tiny_bert}[prompt="of the ",query_prompt="Say\\\\nwhat: ",pooling=avg]'
     run = ("--suite", "toy", "--results", str(tmp_path / "results"))
-    code, _, err = cli("run", "--methods", f"hf:{tiny_bert}:avg,{asked}", *run)
-    assert code == 0, err
+    assert cli("run", "--methods", f"hf:{tiny_bert}:avg,{asked}", *run)[0] == 0
     found = {record.method: record for record in records(tmp_path).values()}
     plain = next(record for name, record in found.items() if name != "asked")
     assert found["asked"].provenance["encoder"] == plain.provenance["encoder"] | {

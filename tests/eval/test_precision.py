@@ -12,7 +12,6 @@ import pytest
 from bench.data.tasks import LabelledTask
 from bench.data.toy import make_toy_task
 from bench.encoder import FloatArray
-from bench.errors import BenchError
 from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import score_task
 from bench.eval.transfer import Protocol, run_transfer_task
@@ -25,7 +24,7 @@ from bench.records.fingerprint import compute_family_key
 from bench.records.record import parse_record
 from tests.support.cli import Cli
 from tests.support.encoders import FunctionEncoder
-from tests.support.messages import missing_facts
+from tests.support.messages import check_error
 
 SENTENCES = ["this sentence means .", "of", "", "means this of sentence this"]
 
@@ -45,16 +44,14 @@ def test_a_lower_precision_changes_vectors_a_little(tiny_bert: Path, precision: 
 
 
 def test_an_encoder_without_a_model_has_no_other_precision() -> None:
-    with pytest.raises(BenchError) as caught:
-        cast_encoder(FunctionEncoder(len), "bf16")
-    assert not missing_facts(caught.value, "FunctionEncoder", "fp32 only", "--precision")
+    facts = ("FunctionEncoder", "fp32 only", "--precision")
+    check_error(lambda: cast_encoder(FunctionEncoder(len), "bf16"), *facts)
 
 
 def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
     command = ("run", "--methods", f"m=hf:{tiny_bert}:avg", "--suite", "toy")
     assert cli(*command, "--campaign", "full")[0] == 0
-    code, _, err = cli(*command, "--campaign", "low", "--precision", "bf16")
-    assert code == 0, err
+    assert cli(*command, "--campaign", "low", "--precision", "bf16")[0] == 0
     place = "mini/m/no-seed/toy.json"
     texts = [(tmp_path / "results" / campaign / place).read_text() for campaign in ("full", "low")]
     assert len({compute_family_key(parse_record(text, "")) for text in texts}) == 2
@@ -98,8 +95,7 @@ def test_kept_vectors(cli: Cli, tiny_bert: Path, tmp_path: Path, monkeypatch: py
     assert cli(*command, "--campaign", "one")[0] == 0
     assert len(list((tmp_path / "results/.vectors").glob("*.npz"))) == 1
     monkeypatch.setattr(TransformerEncoder, "_embed_rows", None)  # nothing is computed again
-    code, _, err = cli(*command, "--campaign", "two")
-    assert code == 0, err
+    assert cli(*command, "--campaign", "two")[0] == 0
     records = [tmp_path / f"results/{campaign}/mini/m/no-seed/toy.json" for campaign in ("one", "two")]
     one, two = ({**json.loads(file.read_text()), "timing": None} for file in records)
     assert one == two

@@ -73,10 +73,15 @@ def observed(encoder: TransformerEncoder) -> dict[str, Any]:
     return observers
 
 
-def test_cls_energy_of_a_context() -> None:
+def test_cls_energy_of_a_context_and_means_over_batches() -> None:
     context = torch.tensor([[[3.0, 4.0], [2.0, 0.0], [0.0, 1.0], [9.0, 9.0]], [[0.0, 0.0], [1.0, 0.0]] * 2])
     mask = torch.tensor([[True, True, True, False], [True, True, False, False]])
     torch.testing.assert_close(cls_energy(context, mask), torch.tensor([math.sqrt(5), 0.0]))
+    means = LayerMeans()
+    for batch in ([1.0, 2.0], [6.0]):
+        for layer in (0, 1):
+            means.add(layer, (1 + layer) * torch.tensor(batch))
+    assert means.result("x").tolist() == [3.0, 6.0]
 
 
 def test_cls_energy_is_the_mean_over_sentences(encoder: TransformerEncoder, observed: dict[str, Any]) -> None:
@@ -248,11 +253,3 @@ def test_impossible_figures_are_refused(encoder: TransformerEncoder) -> None:
             call()
         assert not missing_facts(caught.value, *facts)
         assert isinstance(caught.value, UntraceableError) == (facts[0] in ("BertModel", "no transformer"))
-
-
-def test_layer_means_over_batches() -> None:
-    means = LayerMeans()
-    for batch in ([1.0, 2.0], [6.0]):
-        for layer in (0, 1):
-            means.add(layer, (1 + layer) * torch.tensor(batch))
-    assert means.result("x").tolist() == [3.0, 6.0]

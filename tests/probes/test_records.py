@@ -168,6 +168,9 @@ def test_a_bad_probe_is_refused_before_anything_runs(cli: Cli, tmp_path: Path) -
     code, _, err = cli("run", "--methods", "noise", *TOY, "--probes", "alignment,energy")
     assert (code, "unknown probe 'energy'" in err) == (2, True)
     assert not (tmp_path / "results").exists()
+    code, out, _ = cli("list", "probes")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == [*PROBES, "overlap", "gradient"]
 
 
 @pytest.mark.slow
@@ -226,12 +229,6 @@ def test_bench_probe_shows_the_probes_of_records(cli: Cli) -> None:
     assert (points["E_CLS"], points["alignment"]) == (["untrained"], ["noise", "untrained"])
 
 
-def test_probes_are_listed(cli: Cli) -> None:
-    code, out, _ = cli("list", "probes")
-    assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == [*PROBES, "overlap", "gradient"]
-
-
 def probed(method: str, energy: float, average: float, seed: int = 1) -> ProbedRun:
     block = {"value": energy, "pooling": "cls", "convention": "c"}
     probes = {"version": 1, "data": {"tasks": {"T": {}}, "sentences": 3}, "cls_energy": block}
@@ -258,13 +255,10 @@ RECORD = RunRecord(
 PROBES_BLOCK = {"version": 1, "data": {"suite": "s", "tasks": {}, "sentences": 3}, "cost": {"gmac": 0.5}}
 
 
-def test_a_record_without_probes_has_no_block_of_them() -> None:
+def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
     assert '"probes"' not in record_to_json(RECORD)
     assert parse_record(record_to_json(RECORD), "x") == RECORD
     assert probed_runs([RECORD, replace(RECORD, status="failed", scores=(), probes=PROBES_BLOCK)]) == []
-
-
-def test_a_record_with_probes_reads_back_and_a_newer_one_is_refused() -> None:
     record = replace(RECORD, probes=PROBES_BLOCK)
     assert parse_record(record_to_json(record), "x") == record
     (found,) = probed_runs([record])

@@ -1,4 +1,4 @@
-"""``bench probe --along``: probes at every dev evaluation of an unchanged training."""
+"""``bench probe --along``: probes at every dev evaluation of a training."""
 
 from __future__ import annotations
 
