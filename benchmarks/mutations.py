@@ -348,8 +348,8 @@ TRAINING = (
         "clipping_removed",
         "clipping",
         LOOP,
-        "            self._norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)",
-        "            self._norm = None",
+        "            self.norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)",
+        "            self.norm = None",
     ),
     Mutation(
         "rate_stays",
