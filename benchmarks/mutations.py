@@ -158,17 +158,17 @@ ENCODING = (
     Mutation(
         "padding_attended",
         "tokenisation",
-        BACKBONE,
-        "[1] * len(row) + [0] * (longest - len(row))",
-        "[1] * longest",
+        "bench/nn/tokens.py",
+        "np.arange(longest) < np.array(lengths)[:, None]",
+        "np.arange(longest) < 0 * np.array(lengths)[:, None] + longest",
         RECOMPUTE,
     ),
     Mutation(
         "padded_on_the_left",
         "tokenisation",
-        BACKBONE,
-        "row + [pad_id] * (longest - len(row))",
-        "[pad_id] * (longest - len(row)) + row",
+        "bench/nn/tokens.py",
+        "target[: len(row)] = row",
+        "target[longest - len(row) :] = row",
         RECOMPUTE,
     ),
     Mutation(
