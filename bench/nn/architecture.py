@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
 from bench.nn.hidden_states import is_layered
+from bench.nn.tokens import pad_chunk, send_tensor
 
 ENCODERS_OF_PAIRS = ("t5", "mt5", "umt5")
 """Encoder-decoders that give the encoder's states; BART's kind reads a sentence with both sides."""
@@ -84,17 +85,16 @@ def state_size(model: Any) -> int:
 @torch.no_grad()
 def _compute_states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Tensor:
     """Return the states of padded rows of token ids, (B, L, H) in float32."""
-    longest = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=model.device)
-    mask = torch.tensor([[i < len(row) for i in range(longest)] for row in rows], device=model.device)
+    chunk = pad_chunk(rows, 0)
+    ids, mask = send_tensor(chunk.ids, model.device), send_tensor(chunk.mask, model.device)
     try:
-        states: Tensor = model(input_ids=ids, attention_mask=mask.long()).last_hidden_state
+        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
     except Exception as error:  # many kinds: an architecture that needs more than token ids
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         what = f"{type(model).__name__} can't be run on token ids alone: {reason}"
         raise InputError(what, where=where, expected="an encoder or a decoder of text") from error
     if states.shape[:2] != ids.shape:
-        what = f"{type(model).__name__} gives {states.shape[1]} states for {longest} tokens"
+        what = f"{type(model).__name__} gives {states.shape[1]} states for {ids.shape[1]} tokens"
         raise InputError(what, where=where, expected="a state for each token")
     return states.float()
 
@@ -156,19 +156,6 @@ def find_token_types(model: Any, tokenizer: Any) -> TokenTypes | None:
         raise InputError(what, where=Path(str(tokenizer.name_or_path)).name)
     before, after = map(len, find_special_ids(tokenizer))
     return TokenTypes(given[:before], given[before], given[len(given) - after :])
-
-
-def find_output_side(model: Any) -> str | None:
-    """Return "encoder" or "decoder", whose states a model with both sides gives; None for one side."""
-    if model.config.model_type in ENCODERS_OF_PAIRS:
-        return "encoder"
-    return "decoder" if model.config.is_encoder_decoder else None
-
-
-def get_layer_states(output: Any) -> Sequence[Tensor]:
-    """Return the states of every layer, the decoder's where a model has two sides."""
-    states: Sequence[Tensor] | None = getattr(output, "hidden_states", None)
-    return output.decoder_hidden_states if states is None else states
 
 
 def first_position(model: Any) -> int:

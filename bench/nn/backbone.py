@@ -32,6 +32,8 @@ from bench.nn.tokens import (
     send_tensor,
 )
 
+Loadable = Path | tuple[Any, Any]
+"""A model folder, or a loaded (model, tokenizer)."""
 _UNREAD = "_bench_unread"
 _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 
@@ -145,10 +147,8 @@ class TokenRows:
 
 def pad_rows(rows: Sequence[list[int]], pad_id: int, device: str) -> tuple[Tensor, Tensor]:
     """Pad rows on the right to the longest: (ids, mask), each (B, L)."""
-    longest = max(len(row) for row in rows)
-    ids = torch.tensor([row + [pad_id] * (longest - len(row)) for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-    return send_tensor(ids, device), send_tensor(mask, device)
+    chunk = pad_chunk(rows, pad_id)
+    return send_tensor(chunk.ids, device), send_tensor(chunk.mask, device)
 
 
 class TransformerEncoder:
@@ -168,7 +168,7 @@ class TransformerEncoder:
 
     def __init__(
         self,
-        source: Path | tuple[Any, Any],
+        source: Loadable,
         pooling: str = "cls",
         *,
         first_layer: str = "embedding",
@@ -201,8 +201,10 @@ class TransformerEncoder:
             **folder_checks.dtype_facts(folder),
             **(untrusted.find_ignored_code(folder) if folder else {}),
         }
-        if side := architecture.find_output_side(self.model):
-            self.facts["states"] = f"the {side}'s"
+        if self.model.config.model_type in architecture.ENCODERS_OF_PAIRS:
+            self.facts["states"] = "the encoder's"
+        elif self.model.config.is_encoder_decoder:
+            self.facts["states"] = "the decoder's"
         if unread := vars(self.model).get(_UNREAD):
             self.facts["unread"] = ", ".join(unread)
         if self.sees_padding:
@@ -285,7 +287,9 @@ class TransformerEncoder:
             return pooled
         if self.pooling == "mask":
             return select_mask_state(output.last_hidden_state, chunk.ids, self.tokenizer.mask_token_id)
-        states = architecture.get_layer_states(output) if every_layer else (output.last_hidden_state,)
+        states = (output.last_hidden_state,)
+        if every_layer:  # the decoder's where a model has two sides
+            states = getattr(output, "hidden_states", None) or output.decoder_hidden_states
         vectors = pool_states(states, chunk.mask, self.pooling, first_layer=self.first_layer)
         if self._specials:
             return vectors

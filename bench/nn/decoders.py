@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from bench.errors import InputError
 from bench.nn.architecture import find_special_ids
-from bench.nn.backbone import TransformerEncoder
+from bench.nn.backbone import Loadable, TransformerEncoder
 from bench.nn.hidden_states import select_last_state
 from bench.nn.tokens import Chunk
 
@@ -20,7 +19,6 @@ ONE_WORD = 'This sentence : "{sentence}" means in one word:"'
 ECHO = "Rewrite the sentence: {sentence}, rewritten sentence: {sentence}"
 """Echo embeddings' template (Springer et al. 2024, section 3.2)."""
 _PLACE = "{sentence}"
-Loadable = Path | tuple[Any, Any]
 
 
 def end_prompt_sentence(sentence: str) -> str:

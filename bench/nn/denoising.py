@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from bench.errors import InputError
 from bench.nn.architecture import first_position
-from bench.nn.backbone import TransformerEncoder
+from bench.nn.backbone import Loadable, TransformerEncoder
 from bench.nn.hidden_states import is_layered, run_layers, select_mask_state
 from bench.nn.prompt import Prompt
 
@@ -89,12 +88,7 @@ class DenoisedEncoder(TransformerEncoder):
     """
 
     def __init__(
-        self,
-        source: Path | tuple[Any, Any],
-        template: str = "auto",
-        *,
-        positions: str = "released",
-        device: str = "cpu",
+        self, source: Loadable, template: str = "auto", *, positions: str = "released", device: str = "cpu"
     ) -> None:
         super().__init__(source, "mask", template=template, device=device)
         self.positions, self.template = positions, Prompt(self.tokenizer, template)

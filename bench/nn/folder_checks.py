@@ -20,17 +20,6 @@ _INDEX = re.compile(r"(_ids|mask|masked_bias|attn\.bias|attention\.bias|mapping|
 _POINTER = b"version https://git-lfs"
 
 
-def read_stored_dtypes(*folders: Path) -> tuple[str, ...]:
-    """Return the floating types in folders' safetensors files, the most used first; pickles stay closed."""
-    counts: Counter[str] = Counter()
-    for file in (file for folder in folders for file in sorted(folder.glob("*.safetensors"))):
-        for tensor in (read_tensor_header(file) or {}).values():
-            name = tensor.get("dtype") if isinstance(tensor, dict) else None
-            if name in _NAMES:
-                counts[_NAMES[name]] += 1
-    return tuple(name for name, _ in counts.most_common())
-
-
 def check_weight_types(folder: Path) -> None:
     """Refuse quantised weights: tensors of scales, or of 8 bits or fewer other than flags."""
     for file in list_weight_files(folder):
@@ -82,9 +71,16 @@ def _list_tensors(file: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
-    """Return a record's facts on the stored types of an encoder loaded as float32."""
-    names = read_stored_dtypes(*(folder for folder in folders if folder))
-    return {"dtype": "float32", **({"folder_dtype": "+".join(names)} if names else {})}
+    """Return a record's facts on the types of safetensors loaded as float32, the most used first."""
+    counts: Counter[str] = Counter()
+    for file in (file for folder in folders if folder for file in sorted(folder.glob("*.safetensors"))):
+        for tensor in (read_tensor_header(file) or {}).values():
+            if isinstance(tensor, dict) and tensor.get("dtype") in _NAMES:
+                counts[_NAMES[tensor["dtype"]]] += 1
+    facts: dict[str, str | int] = {"dtype": "float32"}
+    if counts:
+        facts["folder_dtype"] = "+".join(name for name, _ in counts.most_common())
+    return facts
 
 
 _NUMBER = re.compile(r"\.\d+\.")

@@ -117,27 +117,19 @@ def wrap_chunk(ids: torch.Tensor, mask: torch.Tensor | None) -> Chunk:
 
 
 def split_into_chunks(
-    rows: Sequence[Sequence[int]],
-    pad_id: int,
-    budget: int,
-    *,
-    multiple: int = 1,
-    room: int | None = None,
-    masked: bool = False,
+    rows: Sequence[Sequence[int]], pad_id: int, budget: int, **padding: Any
 ) -> tuple[tuple[Chunk, ...], list[int]]:
     """Split rows into chunks of similar length; return them, and the numbers of their rows.
 
-    ``budget`` limits the padded tokens of a chunk; 0 keeps all rows in one chunk, in their order. Other
-    arguments are those of :func:`pad_chunk`.
+    ``budget`` limits the padded tokens of a chunk; 0 keeps all rows in one chunk, in their order. ``padding``
+    are arguments of :func:`pad_chunk`.
     """
     numbers = [list(range(len(rows)))]
     if budget:
         numbers = list(length_sorted_batches([len(row) for row in rows], budget))
-    chunks = []
-    for chunk in numbers:
-        members = [rows[number] for number in chunk]
-        chunks.append(pad_chunk(members, pad_id, multiple=multiple, room=room, masked=masked))
-    return tuple(chunks), list(chain.from_iterable(numbers))
+    members = ([rows[number] for number in chunk] for chunk in numbers)
+    chunks = tuple(pad_chunk(chunk, pad_id, **padding) for chunk in members)
+    return chunks, list(chain.from_iterable(numbers))
 
 
 def invert_order(order: Sequence[int]) -> torch.Tensor:

@@ -58,8 +58,7 @@ def check_folder(folder: Path) -> None:
             hint="merge the adapter into its base model and save that",
         )
     for file in sorted(folder.glob("*.index.json")):
-        shards = read_settings(file).get("weight_map")
-        for name in sorted(map(str, shards.values())) if isinstance(shards, dict) else ():
+        for name in sorted(map(str, _get_object(read_settings(file), "weight_map").values())):
             if not _SHARD.fullmatch(name):
                 what = f"it names the weights file '{name}'"
                 expected = "files next to it, NAME.safetensors or pytorch_model*.bin"
@@ -75,8 +74,7 @@ def check_folder(folder: Path) -> None:
 
 def read_model_type(folder: Path) -> object:
     """Return config.json's ``model_type``, if any; raises InputError for a damaged file."""
-    file = folder / "config.json"
-    kind = read_settings(file).get("model_type") if file.is_file() else None
+    kind = _read_optional(folder / "config.json").get("model_type")
     if isinstance(kind, list | dict):
         raise InputError(f"model_type is {kind!r}", where=f"{folder.name}/config.json", expected="a text")
     return kind
@@ -84,9 +82,7 @@ def read_model_type(folder: Path) -> object:
 
 def find_ignored_code(folder: Path) -> dict[str, str]:
     """Return a fact on a folder's own class, which stays unused; otherwise {}."""
-    settings = read_settings(folder / "config.json") if (folder / "config.json").is_file() else {}
-    auto = settings.get("auto_map")
-    named = auto.get("AutoModel") if isinstance(auto, dict) else None
+    named = _get_object(_read_optional(folder / "config.json"), "auto_map").get("AutoModel")
     return {"own_code": f"{named}, not executed"} if isinstance(named, str) and named.isprintable() else {}
 
 
@@ -171,27 +167,25 @@ def list_inner_folders(places: Iterable[Path]) -> list[Path]:
         folders[place] = None
         for name in ("router_config.json", "config.json"):
             with suppress(InputError):
-                settings = read_settings(place / name) if (place / name).is_file() else {}
-                types = settings.get("types") if "structure" in settings else None
-                for path in types if isinstance(types, dict) else ():
-                    if isinstance(path, str) and place / path not in folders:
+                settings = _read_optional(place / name)
+                for path in _get_object(settings, "types"):
+                    if "structure" in settings and place / path not in folders:
                         waiting.append(place / path)
     return list(folders)
 
 
 def _check_module_settings(settings: dict[str, Any], where: str) -> None:
-    tokenizer, parts = settings.get("tokenizer_class"), settings.get("types")
+    tokenizer = settings.get("tokenizer_class")
     if isinstance(tokenizer, str) and "." in tokenizer:
         _check_class(tokenizer, where)
-    for path, kind in parts.items() if isinstance(parts, dict) else ():
+    for path, kind in _get_object(settings, "types").items():
         _check_class(kind, where)
         _check_path(path, where)
     activation = settings.get("activation_function")
     if isinstance(activation, str) and "." in activation:
         _check_class(activation, where, _ACTIVATION, "a class of torch.nn")
     for name in _ARGUMENTS:
-        given = settings.get(name)
-        for argument, value in given.items() if isinstance(given, dict) else ():
+        for argument, value in _get_object(settings, name).items():
             if argument not in _HARMLESS:
                 what = f"{name} holds '{argument}', which decides how the files are loaded"
                 raise InputError(what, where=where, expected=f"none but {', '.join(sorted(_HARMLESS))}")
@@ -255,3 +249,14 @@ def read_settings(file: Path, kind: type = dict) -> Any:
     if not isinstance(settings, kind):
         raise InputError(f"{file.name} is damaged", where=file.parent.name, expected="a JSON object or list")
     return settings
+
+
+def _read_optional(file: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = read_settings(file) if file.is_file() else {}
+    return settings
+
+
+def _get_object(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a setting that is a JSON object, {} in place of any other."""
+    value = settings.get(name)
+    return value if isinstance(value, dict) else {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,44 +35,29 @@ TwinClsStates = TwinStates
 """Of [CLS] alone, (B, H) each."""
 
 
-class ChunkShapes(NamedTuple):
-    """The shapes of chunks for the device's half."""
-
-    budget: int  # padded tokens a chunk may hold; 0 keeps the batch whole, in its order
-    multiple: int  # padded lengths are multiples of this
-    masked: bool  # a chunk always has its attention mask: one graph for both cases
-    once: bool  # one lookup of embeddings serves all chunks; otherwise each chunk looks up its own
-
-
-def choose_chunk_shapes(device: torch.device | str) -> ChunkShapes:
-    """Choose small chunks on a CPU, large ones on a GPU, a single one for compiled steps."""
-    kind = torch.device(device).type
-    if get_compile_mode() != "none":
-        return ChunkShapes(0, BUCKET, masked=True, once=False)
-    if kind in ("cuda", "mps"):
-        return ChunkShapes(default_batch_tokens(kind), BUCKET, masked=True, once=False)
-    return ChunkShapes(default_batch_tokens(kind), 1, masked=False, once=True)
-
-
 def token_batch(
     rows: Sequence[list[int]], pad_id: int, model: Any, *, budget: int | None = None, once: bool = True
 ) -> TokenBatch:
     """Build this process's share of the rows, in chunks of similar length, on the CPU: the host's half.
 
-    The model's device decides on the chunks (:func:`choose_chunk_shapes`); ``budget`` limits their padded
-    tokens, 0 keeps the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays.
+    Chunks are small on a CPU, large on a GPU, one for compiled steps. ``budget`` limits their padded tokens;
+    0 keeps the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays: on a CPU.
     """
-    shapes, room = choose_chunk_shapes(model.device), count_positions(model)
+    kind, compiled = torch.device(model.device).type, get_compile_mode() != "none"
+    if budget is None:
+        budget = 0 if compiled else default_batch_tokens(kind)
+    padding: dict[str, Any] = {"room": count_positions(model)}
+    if compiled or kind in ("cuda", "mps"):  # few shapes, each always with its attention mask: few graphs
+        once = False
+        padding |= {"multiple": BUCKET, "masked": True}
     share = deal_rows([len(row) for row in rows])
     own = [rows[i] for i in share.own]
-    tokens = shapes.budget if budget is None else budget
-    padding: dict[str, Any] = {"multiple": shapes.multiple, "room": room, "masked": shapes.masked}
-    chunks, order = split_into_chunks(own, pad_id, tokens, **padding)
+    chunks, order = split_into_chunks(own, pad_id, budget, **padding)
     where = [0] * len(order)
     for position, row in enumerate(order):
         where[row] = position
     place = torch.tensor([at // len(own) * len(own) + where[at % len(own)] for at in share.place])
-    known = torch.tensor(sorted({pad_id}.union(*own))) if once and shapes.once else None
+    known = torch.tensor(sorted({pad_id}.union(*own))) if once else None
     return TokenBatch(chunks, place, known)
 
 

@@ -98,8 +98,9 @@ class ContrastiveDistillation(Distillation):
         tokens, asked = prepared
         queries = self.project(batch_states(self.student, tokens))
         own = self._teacher.vectors(asked).to(queries.dtype)
-        others = None if self.queue is None else self.queue.vectors
-        candidates = own if others is None else torch.cat([own, others])
+        candidates = own
+        if self.queue is not None and self.queue.vectors is not None:
+            candidates = torch.cat([own, self.queue.vectors])
         scores = self.log_scale.exp() * cosine_matrix(queries, candidates)
         if self.queue is not None:
             self.queue.push(own)

@@ -39,7 +39,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def alone(folder: Path, sentence: str, pooling: str) -> FloatArray:
-    """One sentence without padding, pooled by loops."""
     t5 = json.loads((folder / "config.json").read_text())["model_type"] == "t5"
     model = (T5EncoderModel if t5 else AutoModel).from_pretrained(folder).eval()
     ids = AutoTokenizer.from_pretrained(folder)(sentence)["input_ids"]
@@ -63,7 +62,6 @@ def test_poolings_of_decoders_by_hand() -> None:
 @pytest.mark.parametrize("pooling", ["last", "weighted_mean"])
 @pytest.mark.parametrize("kind", [*CAUSAL, "t5", "xlnet", "bart", "deberta", "fnet"])
 def test_batches_equal_each_sentence_alone(folders: dict[str, Path], kind: str, pooling: str) -> None:
-    """The tokenizers of llama and xlnet pad on the left; gpt2's and llama's know no padding at all."""
     encoder = TransformerEncoder(folders[kind], pooling)
     vectors = encoder.encode(SENTENCES)
     assert encoder.dim == vectors.shape[1] == (8 if kind == "opt" else 16)
@@ -97,7 +95,6 @@ def test_what_needs_padding_or_has_no_states_is_refused(tmp_path: Path, kind: st
 
 @pytest.mark.parametrize("pooling", ["avg", "last", "weighted_mean", "avg_first_last"])
 def test_a_sentence_without_tokens_is_the_zero_vector(folders: dict[str, Path], pooling: str) -> None:
-    """GPT-2's tokenizer puts none before or behind a sentence."""
     encoder = TransformerEncoder(folders["gpt2"], pooling)
     found = encoder.encode(["", "a longer one", ""])
     assert found.any(1).tolist() == [False, True, False]
@@ -136,17 +133,15 @@ def test_facts_say_whose_states_are_pooled(folders: dict[str, Path], tiny_bert: 
     assert np.abs(both - TransformerEncoder(folders["bart"], "avg").encode(SENTENCES)).max() > 0.01
 
 
-def test_relative_positions_are_bounded_by_the_tokenizer(folders: dict[str, Path], tmp_path: Path) -> None:
-    assert [TransformerEncoder(folders[kind], "avg").max_length for kind in ("t5", "xlnet")] == [512, 512]
-    short = TransformerEncoder(tiny("t5", tmp_path / "t5", model_max_length=9), "avg")
-    assert (short.max_length, len(short.token_ids(["a " * 60])[0])) == (9, 9)
-
-
 def test_a_folder_of_t5s_encoder_alone_is_the_same(folders: dict[str, Path], tmp_path: Path) -> None:
     for part in (T5EncoderModel, AutoTokenizer):
         part.from_pretrained(folders["t5"]).save_pretrained(tmp_path)
     whole, part = (TransformerEncoder(place, "avg").encode(SENTENCES) for place in (folders["t5"], tmp_path))
     np.testing.assert_array_equal(whole, part)
+    # relative positions are bounded by the tokenizer
+    assert [TransformerEncoder(folders[kind], "avg").max_length for kind in ("t5", "xlnet")] == [512, 512]
+    short = TransformerEncoder(tiny("t5", tmp_path / "t5", model_max_length=9), "avg")
+    assert (short.max_length, len(short.token_ids(["a " * 60])[0])) == (9, 9)
 
 
 def test_tokens_beyond_the_table_are_one_clear_line(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -163,7 +158,6 @@ def test_tokens_beyond_the_table_are_one_clear_line(folders: dict[str, Path], tm
 @pytest.mark.slow
 @pytest.mark.long
 def test_silent_libraries(folders: dict[str, Path], tiny_bert: Path, tmp_path: Path, bench: Bench) -> None:
-    """Notices of a newer version, of weights that aren't used, of long sentences."""
     old = sentence_transformers_folder(tiny_bert, tmp_path / "old", mean=True)
     versions = {"__version__": {"sentence_transformers": "99.0.0", "transformers": "99.0.0", "pytorch": "9"}}
     (old / "config_sentence_transformers.json").write_text(json.dumps(versions))

@@ -27,7 +27,6 @@ ROWS = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12], [12, 11, 10, 9, 8, 7, 6, 5]])
 
 
 def read(model: Any, seed: int = 1) -> Tensor:
-    """States of two rows in training mode."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         states: Tensor = model.train()(input_ids=ROWS, attention_mask=torch.ones_like(ROWS)).last_hidden_state
@@ -36,7 +35,6 @@ def read(model: Any, seed: int = 1) -> Tensor:
 
 @contextmanager
 def rates(found: list[float]) -> Iterator[None]:
-    """Note the rate of every dropout that is drawn."""
     dropout, attention = functional.dropout, functional.scaled_dot_product_attention
 
     def noted(given: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

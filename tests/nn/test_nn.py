@@ -63,7 +63,6 @@ def test_batches_cover_once_within_the_budget(lengths: list[int], budget: int) -
 
 
 def by_hand(folder: Path, sentence: str, pooling: str) -> FloatArray:
-    """One sentence alone, without padding, pooled by plain loops."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     text = f'This sentence of "{sentence}" means[MASK].' if pooling == "mask" else sentence
     ids = tokenizer(text, return_tensors="pt")["input_ids"]
@@ -85,7 +84,6 @@ def by_hand(folder: Path, sentence: str, pooling: str) -> FloatArray:
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_encoder_equals_each_sentence_by_hand(tiny_bert: Path, pooling: str) -> None:
-    """In any batches and order."""
     how: dict[str, Any] = {"pooling": pooling}
     if pooling == "avg_layer1_last":
         how = {"pooling": "avg_first_last", "first_layer": "layer1"}
@@ -129,17 +127,7 @@ def test_long_input_is_cut_at_the_models_maximum(tiny_bert: Path) -> None:
     assert (len(prompted), prompted.count(4)) == (40, 1)
 
 
-def test_templates(tiny_bert: Path) -> None:
-    own = TransformerEncoder(tiny_bert, "mask", template="{sentence} means {mask}")
-    ids = own.token_ids(["a"])[0]
-    assert own.tokenizer.convert_ids_to_tokens(ids) == ["[CLS]", "a", "means", "[MASK]", "[SEP]"]
-    for template in ("{sentence}", "{mask}", "{sentence}{sentence}{mask}", ""):
-        with pytest.raises(InputError, match="the template"):
-            TransformerEncoder(tiny_bert, "mask", template=template)
-
-
 def drop_weights(folder: Path, target: Path, part: str) -> Path:
-    """A copy of a folder without the weights whose names hold a part."""
     weights = load_file(copy(folder, target) / "model.safetensors")
     kept = {name: weight for name, weight in weights.items() if part not in name}
     save_file(kept, target / "model.safetensors", metadata={"format": "pt"})

@@ -35,8 +35,6 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a Model2Vec folder of so many vectors."""
-
     def made(
         rows: int = 6, dtype: str = "float32", config: Any = None, words: Any = WORDS, **tensors: Any
     ) -> Path:

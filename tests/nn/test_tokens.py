@@ -67,10 +67,12 @@ def test_nested_tensors_are_sent_and_all_else_stays() -> None:
     assert found["no"] == (True,)
 
 
-def test_float64_of_mps_is_the_cpus() -> None:
+def test_what_each_kind_of_device_takes() -> None:
     found = [float64_device(device) for device in ("cpu", "cuda:1", "mps", "mps:0")]
     assert found == ["cpu", "cuda:1", "cpu", "cpu"]
     assert float64_device(torch.device("mps")) == "cpu"
+    budgets = [tokens.default_batch_tokens(device) for device in ("cpu", "cuda:0", "mps", "mps:0")]
+    assert budgets == [1024, 65_536, 16_384, 16_384]
 
 
 def test_gradient_flows_through_the_wider_copy() -> None:
@@ -113,11 +115,6 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
     for device, name in (("cuda:1", "CUDA"), ("mps", "MPS")):
         with pytest.raises(InputError, match=f"here: torch sees no {name} device"):
             check_available(device, "here")
-
-
-def test_each_kind_of_device_has_its_batches() -> None:
-    found = [tokens.default_batch_tokens(device) for device in ("cpu", "cuda:0", "mps", "mps:0")]
-    assert found == [1024, 65_536, 16_384, 16_384]
 
 
 def test_a_stream_seeds_mps_and_restores_its_state(monkeypatch: pytest.MonkeyPatch) -> None:

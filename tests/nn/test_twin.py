@@ -168,7 +168,6 @@ def test_without_caels_nothing_is_drawn_and_any_model_will_do() -> None:
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_gradient_is_that_of_the_slow_transcription(attention: str) -> None:
-    """Both towers' weights get one: queries of the own one at each CAEL, values of the other."""
     first, second = tower(("bert", attention), 0).double(), tower(("bert", attention), 1).double()
     ids = batch()[0][:1, : LENGTHS[0]]
     probe = torch.linspace(-1, 1, HIDDEN, dtype=torch.float64)

@@ -38,7 +38,6 @@ WEIGHTS = "model.safetensors"
 
 
 def change(folder: Path, new: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> None:
-    """Rewrite a folder's weights."""
     save_file(new(load_file(folder / WEIGHTS)), folder / WEIGHTS, metadata={"format": "pt"})
 
 
@@ -50,13 +49,11 @@ def refuse(folder: Path, message: str, *, st: bool = False, pooling: str = "cls"
 
 @pytest.fixture
 def bert(zoo: Zoo, tmp_path: Path) -> Path:
-    """A copy of the zoo's BERT."""
     return Path(shutil.copytree(zoo("bert"), tmp_path / "bert"))
 
 
 @pytest.fixture
 def mean(zoo: Zoo, tmp_path: Path) -> Path:
-    """The zoo's BERT as a folder of sentence-transformers."""
     folder = sentence_transformers_folder(zoo("bert"), tmp_path / "mean", mean=True)
     settings(folder / "1_Pooling" / "config.json", word_embedding_dimension=32)
     return folder
@@ -73,7 +70,6 @@ def plain(tiny_bert: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def routed(zoo: Zoo, tmp_path: Path) -> Path:
-    """A model of two routes, of which documents have another encoder."""
     with silence_libraries():
         query, document = (Transformer(str(zoo(name))) for name in ("bert", "distilbert"))
         size = query.get_embedding_dimension()
@@ -153,7 +149,6 @@ def test_the_hash_covers_the_files_of_every_tokenizer_class(tmp_path: Path) -> N
 
 
 def set_token_types(folder: Path, form: str) -> None:
-    """Let a folder's tokenizer give token types."""
     _, tokenizer = load_backbone(folder)
     marks = [(token, tokenizer.convert_tokens_to_ids(token)) for token in ("[CLS]", "[SEP]")]
     post = processors.TemplateProcessing(single=form, special_tokens=marks)

@@ -22,14 +22,7 @@ NO_STEPS = {"static", "vectors", "whitening"}
 
 
 def run_parts(folder: Path, bert: Path, mlm: Path, *arguments: str) -> list[Any]:
-    """Run parts in a process of its own, which takes seconds to start, and return what each one found.
-
-    Args:
-        folder: Where to work.
-        bert: Model folder.
-        mlm: Folder of a masked language model of its vocabulary.
-        arguments: Options of ``python -m tests.support.standin``, then its parts.
-    """
+    """Run parts in a process, after options of ``python -m tests.support.standin``; return their results."""
     command = [sys.executable, "-m", "tests.support.standin", "--bert", str(bert), "--mlm", str(mlm)]
     command += ["--transfer", str(write_transfer(folder / "transfer")), str(folder), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -56,20 +56,12 @@ class Stop(Exception):  # noqa: N818 - no error
 
 @dataclass(frozen=True)
 class Gradients:
-    """Loss and gradients of the first steps of methods, in float64 and at dropout 0.
+    """Loss and gradients of the first steps of methods, in float64 and at dropout 0."""
 
-    Args:
-        cases: Method, its changed options and the stage's role, by the case's name.
-        bert: Model folder.
-        mlm: Folder of a masked language model of the same vocabulary.
-        subs: Folder of a finished sub-encoder's stage.
-        sentences: The training text.
-    """
-
-    cases: Mapping[str, tuple[str, Mapping[str, OptionValue], str]]
+    cases: Mapping[str, tuple[str, Mapping[str, OptionValue], str]]  # method, changed options, stage's role
     bert: Path
-    mlm: Path
-    subs: Path
+    mlm: Path  # of the same vocabulary
+    subs: Path  # a finished sub-encoder's stage
     sentences: Sequence[str] = SENTENCES
 
     def __call__(self, scratch: Path, progress: Progress | None) -> dict[str, list[Found]]:
@@ -208,12 +200,7 @@ def facts(scratch: Path, progress: Progress | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Together:
-    """All of this in one go; then the second process fails, while the first waits for it.
-
-    Args:
-        gradients: What they compute.
-        file: Where the first one leaves what it knows and what it found.
-    """
+    """All of this in one go, into a file; then the second process fails, while the first waits for it."""
 
     gradients: Gradients
     file: Path

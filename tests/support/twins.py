@@ -9,8 +9,6 @@ from torch import Tensor
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 LAYERS, HEADS, HIDDEN = 4, 2, 16
-
-
 SIZE = {
     "vocab_size": 30,
     "hidden_size": HIDDEN,
@@ -20,17 +18,9 @@ SIZE = {
     "max_position_embeddings": 20,
     "initializer_range": 0.3,
 }
-
-
 PAD = 1
-
-
 LENGTHS = (5, 7, 3)
-
-
 Kind = tuple[str, str]
-
-
 KINDS = [(family, attention) for family in ("bert", "roberta") for attention in ("eager", "sdpa")]
 
 

@@ -32,7 +32,6 @@ def objectives(tiny_bert: Path, tiny_mlm: Path, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="session")
 def found_alone(objectives: Gradients) -> dict[str, list[Found]]:
-    """Those that a process of its own finds."""
     found: dict[str, list[Found]] = alone(objectives)
     return found
 
@@ -51,7 +50,6 @@ def check_equal(found: dict[str, list[Found]], expected: dict[str, list[Found]])
 
 
 def rerun_all(cli: Cli, campaign: Path, model: Path, corpus: Path) -> None:
-    """Repeat every record of a campaign."""
     for path in campaign.glob("*/*/*/*.json"):
         code, out, err = cli("rerun", str(path), "--model", str(model), "--corpus", str(corpus))
         assert code == 0, out + err
@@ -65,5 +63,4 @@ def check_one_difference(one: RunRecord, other: RunRecord, difference: str) -> N
 
 @pytest.fixture(scope="session")
 def text() -> Corpus:
-    """The toy task's sentences, to pretrain on."""
     return make_corpus("toy.txt", sorted({s for pair in make_toy_task().all_pairs() for s in pair}))

@@ -79,7 +79,6 @@ def case_of(name: str) -> tuple[str, Any, str]:
 def first_step(
     found: list[Step], way: str, objective: Any, encoder: Any, rows: Any, settings: Any, **_: Any
 ) -> None:
-    """In the place of :func:`bench.training.loop.train`: one step, on the shapes of a compiled one."""
     assert isinstance(objective, Objective), "its step is not in two halves"
     objective.double().train()
     with compile_steps("inductor"):
@@ -202,7 +201,6 @@ def test_where_an_option_of_training_has_no_place(
 def test_the_command_trains_compiled_steps(
     cli: Cli, tmp_path: Path, shallow: Any, corpus: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
-    """At dropout 0 with the scores of plain steps; dev evaluations run outside of what is compiled."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "kernels"))
     make, plainly = CompiledHalf.__init__, CompiledHalf.__call__
     calls: list[bool] = []

@@ -89,12 +89,10 @@ def on_device(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path) -> Run:
 
 
 def times(step: Sequence[Any], kind: str) -> int:
-    """How often something of a kind happened."""
     return sum(entry[3] for entry in step if entry[0] == kind)
 
 
 def places(steps: Sequence[Sequence[Any]]) -> str:
-    """Where things happened, for a message."""
     found = {tuple(entry[:3]) for step in steps for entry in step if entry[1] not in ("an event", "batches")}
     return "".join(f"\n    {kind}: {what} at {place}" for kind, what, place in sorted(found))
 
@@ -149,7 +147,6 @@ def agree(found: Sequence[Any], check: Callable[[Any], Iterator[str]]) -> None:
 
 
 def check_stages(found: Sequence[Any]) -> None:
-    """Device and CPU give the same, and each precision its own losses."""
     losses = {entry["name"]: entry["device"].get("losses") for entry in found}
     for name, of_name in losses.items():
         stage, _, precision = name.rpartition("/")
@@ -160,7 +157,6 @@ def check_stages(found: Sequence[Any]) -> None:
 @pytest.mark.long
 @pytest.mark.minutes
 def test_methods_train_there_as_on_the_cpu_and_wait_once_a_step(on_device: Run) -> None:
-    """One of each kind, in bf16 some."""
     (found,) = on_device("cuda", "methods")
     assert len(ours() - left_out() - names_of(found)) == 0
     assert {entry["name"].rpartition("/")[2] for entry in found} == {"fp32", "bf16", "bf16-weights"}
@@ -169,7 +165,6 @@ def test_methods_train_there_as_on_the_cpu_and_wait_once_a_step(on_device: Run) 
 
 @pytest.mark.long
 def test_every_method_trains_there_in_every_precision(on_device: Run) -> None:
-    """With those that CI leaves out."""
     found = [entry for part in on_device("cuda", "methods", "lowered") for entry in part]
     assert names_of(found) == ours()
     check_stages(found)
@@ -177,7 +172,6 @@ def test_every_method_trains_there_in_every_precision(on_device: Run) -> None:
 
 @pytest.mark.long
 def test_works_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
-    """Probes, evaluations and pretraining."""
     (found,) = on_device("cuda", "works")
     given = {entry["name"]: entry["device"].get("result") for entry in found}
     assert {f"probe/{name}" for name in PROBES} | set(READS) | set(COARSE) <= given.keys()
@@ -188,7 +182,6 @@ def test_works_give_there_what_they_give_on_the_cpu(on_device: Run) -> None:
 
 @pytest.mark.long
 def test_methods_probes_and_evaluations_give_on_mps_what_they_give_on_the_cpu(on_device: Run) -> None:
-    """All in one process, which takes seconds to start."""
     methods, rest, variants, works = on_device("mps", "methods", "lowered", "variants", "works")
     assert names_of([*methods, *rest]) == ours()
     results = {work["name"]: work["device"].get("result") for work in works}
@@ -200,7 +193,6 @@ def test_methods_probes_and_evaluations_give_on_mps_what_they_give_on_the_cpu(on
 
 @pytest.mark.long
 def test_a_record_says_that_it_was_made_on_mps(on_device: Run) -> None:
-    """It has a key of its own there."""
     (found,) = on_device("mps", "command")
     assert found["cpu"]["device"] == "cpu"
     assert found["mps"]["device"].startswith("mps ")

@@ -171,7 +171,6 @@ def test_torchruns_first_leads(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_two_processes_are_one(
     objectives: Gradients, found_alone: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """They know each other, the first one alone speaks, and they compute the same at the same batches."""
     seen: list[int] = []
     with pytest.raises(BenchError, match="no luck; try again") as failed:
         run_processes(Together(objectives, tmp_path / "found"), 2, device="cpu", progress=seen.append)

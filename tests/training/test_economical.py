@@ -28,7 +28,6 @@ ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
 
 @pytest.mark.slow
 def test_every_objective_is_the_whole_one(objectives: Gradients, found_alone: dict[str, list[Found]]) -> None:
-    """In float64 and without dropout, three steps."""
     with plainly():
         check_equal(found_alone, alone(objectives))
 
@@ -40,7 +39,6 @@ def gradients(model: Any) -> dict[str, Tensor]:
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 @pytest.mark.parametrize("masked", [True, False])
 def test_states_are_the_plain_models(kind: Kind, masked: bool) -> None:
-    """All of them to the bit, in training too; [CLS] alone up to rounding, from a last layer of one row."""
     model = tower(kind, 1, dropout=0.1).double().train()
     ids, mask = batch() if masked else (torch.tensor([[2, 4, 5], [2, 8, 9]]), None)
     weights = torch.linspace(-1, 1, model.config.hidden_size, dtype=torch.float64)
@@ -79,7 +77,6 @@ def test_states_are_the_plain_models(kind: Kind, masked: bool) -> None:
 
 
 def test_cls_alone_has_the_distribution_of_the_whole_layer_under_dropout() -> None:
-    """Mean and deviation over 12,000 draws; dropout of the attention, of both blocks, of the layers below."""
     model = tower(("bert", "sdpa"), 1, dropout=0.3).train()
     ids, mask = (tensor[:1].expand(3000, -1) for tensor in batch())
 
@@ -160,7 +157,6 @@ def test_a_batch_looks_its_embeddings_up_once() -> None:
 
 
 def test_what_is_not_in_the_batch_is_not_found_in_its_table() -> None:
-    """The table holds the batch's rows by id, not by place."""
     table = nn.Embedding(20, 1)
     model = Namespace(get_input_embeddings=lambda: table)
     with torch.no_grad():

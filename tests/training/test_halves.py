@@ -18,12 +18,11 @@ from bench.registry import discover
 from bench.stages import TrainedMethod
 from bench.training.randomness import own_random_state
 from bench.training.two_phase_step import Objective, prepare_steps
+from tests.support.on_device import NO_STEPS
 from tests.support.rank_work import Gradients, Stop, in_float64
 from tests.support.ranks import CASES
 
 Case = tuple[str, Mapping[str, Any], str]
-NO_STEPS = ("static", "vectors", "whitening")
-"""Trained without the loop."""
 READ_BACK = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2", "unique_dim")
 """Operations whose result the host waits for."""
 BATCHES = ((0, 1, 2, 3, 4), (5, 6, 0, 1, 2), (3, 4, 5, 6, 0))
@@ -121,7 +120,6 @@ def test_what_is_watched_is_seen(read: Callable[[], object], waits: bool) -> Non
 @pytest.mark.slow
 @every_method
 def test_the_hosts_half_reads_no_parameter_and_draws_of_its_own(made: Any, case: Case) -> None:
-    """An objective without values, on a device without memory, prepares the same, on the CPU."""
     (plain, rows), (empty, _) = made(case), made(case)
     empty.to("meta")
     for step in range(3):
@@ -179,7 +177,6 @@ def test_the_devices_half_draws_nothing_of_its_own_and_reads_nothing_back(made: 
 @pytest.mark.slow
 @every_method
 def test_a_step_prepared_ahead_in_a_thread_is_the_same(made: Any, case: Case) -> None:
-    """Three steps with dropout, whose parameters move between them."""
     losses, ahead = (losses_of(*made(case), ahead=ahead) for ahead in (False, True))
     assert losses == ahead
     assert len(set(losses)) == 3

@@ -143,17 +143,14 @@ def test_the_strictly_best_checkpoint_is_kept() -> None:
     assert run_toy([0.3, 0.2, 0.1]).best_step == 2
 
 
-def test_a_run_shorter_than_the_interval_keeps_its_last_weights() -> None:
-    result = run_toy([], replace(SETTINGS, steps=3, eval_every=4))
-    assert (result.curve, result.best_step) == ((), 3)
-    assert torch.equal(result.best["weight"], result.last["weight"])
-
-
-def test_first_step_is_adamws_by_hand() -> None:
+def test_runs_shorter_than_the_interval_and_one_step_by_hand() -> None:
     result = run_toy([], replace(SETTINGS, steps=1))
     clipped = -6 / (6 + 1e-6)  # the gradient -6 clipped to norm 1
     step = 0.1 * clipped / (abs(clipped) + 1e-8)
     assert float(result.last["weight"]) == pytest.approx(-step, rel=1e-6)
+    result = run_toy([], replace(SETTINGS, steps=3, eval_every=4))
+    assert (result.curve, result.best_step) == ((), 3)
+    assert torch.equal(result.best["weight"], result.last["weight"])
 
 
 def test_training_stops_at_a_loss_that_is_not_finite() -> None:

@@ -42,7 +42,6 @@ Step = tuple[Tensor, dict[str, Tensor]]
 
 
 def first_step(found: list[Step], objective: Any, encoder: Any, rows: Any, settings: Any, **_: Any) -> None:
-    """In the place of :func:`bench.training.loop.train`."""
     objective.train()
     with MasterWeights(encoder).lowered():
         loss = objective([rows[index] for index in range(settings.batch_size)])
@@ -75,8 +74,6 @@ def test_every_objective_is_near(
 
 
 class Model(nn.Module):
-    """A transformer that is one product."""
-
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(2, 2)
@@ -220,8 +217,6 @@ def test_a_momentum_copy_follows_the_masters() -> None:
 
 @pytest.fixture
 def trained(tiny_bert: Path) -> Iterator[Any]:
-    """Train SimCSE a few steps at a precision; the result, and the weights at the dev evaluations."""
-
     def run(precision: str) -> tuple[TrainResult, list[dict[str, Tensor]]]:
         torch.manual_seed(3)
         model, _ = load_backbone(tiny_bert)

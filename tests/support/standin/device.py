@@ -265,13 +265,3 @@ def _own_draws() -> Iterator[None]:
 
 def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
-
-
-def counted_as_read(call: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """A function that notes a read before it runs."""
-
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        TALLY.note(READ, what)
-        return call(*args, **kwargs)
-
-    return noted
