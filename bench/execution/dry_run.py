@@ -145,13 +145,14 @@ class _CellCost:
 def _measure_cell(plan: Plan, job: Job, cache: StageCache) -> _CellCost:
     """Train a cell's stages for a few steps, unless all are finished, and encode a few sentences."""
     sentences, finished = _suite_sentences(plan, job.suite), not _unfinished_stages(job.cell, cache)
-    cell = job.cell if finished else _shorten_cell(job.cell, plan.spec.device)
+    cell, used = job.cell, cache
     training, share = _shorten_dev(plan.training)
     stride = max(1, len(sentences) // _SAMPLE)
     sample = sentences[stride // 2 :: stride]
     threads = torch_threads(plan.spec.threads, needs_torch=cell.model is not None)
     with tempfile.TemporaryDirectory() as scratch, threads:
-        used = cache if finished else StageCache(Path(scratch))
+        if not finished:
+            cell, used = _shorten_cell(cell, plan.spec.device), StageCache(Path(scratch))
         begin = time.perf_counter()
         encoder = EncoderBuilder(cell, plan.spec.device, training, used).encoder()
         elapsed = time.perf_counter() - begin

@@ -185,7 +185,8 @@ def build_rerun_spec(
         what = f"the record was made with the model '{name}', which its profile doesn't name"
         raise InputError(what, where=record.method, expected="--model FOLDER")
     options = tuple((name, str(value)) for name, value in record.options.items())
-    request = MethodRequest(record.method, record.name, model if external else None, options)
+    path, backbone = (model, None) if external else (None, model)
+    request = MethodRequest(record.method, record.name, path, options)
     dev = record.training.get("dev", {}).get("task")
     dev_suite = next((name for name, suite in SUITES if suite.tasks == (dev,)), None)
     reference = all(facts["reference"] for facts in record.tasks.values())
@@ -194,7 +195,7 @@ def build_rerun_spec(
         seeds=(record.seed or 0,),
         profile=profile,
         suites=(record.suite,),
-        backbone=None if external else model,
+        backbone=backbone,
         overrides=_member_overrides(record),
         corpus=corpus,
         copies=copies,

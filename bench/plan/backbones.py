@@ -176,7 +176,7 @@ def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValu
 def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return a method's needs with these options, of its backbone and of the models that options name."""
     trains = any(option.name.split(".")[-1] == "dropout" for option in card.options)
-    asked = [*(_TRAINED if trains else ()), *card.needs]
+    asked = [*_TRAINED, *card.needs] if trains else list(card.needs)
     if options.get("pooler", "cls") == "cls":  # otherwise its own pooler reads the states
         has_avg = any(option.name == "pooling" and "avg" in option.choices for option in card.options)
         instead = "pooling=avg" if has_avg else ""

@@ -37,8 +37,8 @@ def find_method_cards(requests: Sequence[MethodRequest]) -> list[MethodCard]:
         try:
             cards.append(methods.get(request.name, where="--methods").card)
         except InputError as error:
-            hint = _path_hint(requests[index - 1], request) if index else None
-            error.hint = hint or error.hint
+            if index:
+                error.hint = _path_hint(requests[index - 1], request) or error.hint
             raise
     return cards
 
@@ -192,13 +192,13 @@ def collect_user_options(
     where = f"--methods {request.text}"
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
-    typed = (*((short,) if short else ()), *request.options)
     of_text = {}
-    for name, text in typed:
+    for name, text in filter(None, (short, *request.options)):
         try:
             option = card.option(name, where)
         except InputError as error:
-            error.hint = (method_ids.quoting_hint(request.text) if card.takes_path else None) or error.hint
+            if card.takes_path:
+                error.hint = method_ids.quoting_hint(request.text) or error.hint
             raise
         of_text[name] = option.parse(text, where)
     given = dict(of_text)

@@ -88,8 +88,10 @@ def _find_option_sources(
 ) -> Mapping[str, str]:
     """Return the source of each option's value, other than the card's default."""
     card = METHODS.get(request.name).card
-    short = (card.short_option, request.argument) if card.short_option and request.argument else None
-    given = cell_expansion.collect_user_options(request, card, spec, None if card.takes_path else short)
+    short = None
+    if card.short_option and request.argument and not card.takes_path:
+        short = card.short_option, request.argument
+    given = cell_expansion.collect_user_options(request, card, spec, short)
     budget, table = cell_expansion.budget_options(card, profile, given), profile.methods.get(card.name, {})
     sources = dict.fromkeys(budget, f"budget of profile {profile.name}")
     sources |= dict.fromkeys(dict(cell_expansion.flatten_table(table)), f"profile {profile.name}")

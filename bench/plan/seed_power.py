@@ -80,8 +80,9 @@ def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> 
     methods = [group_by(of_suite, lambda job: job.place.method) for of_suite in suites.values()]
     names = []
     for by_method in methods:
-        all_pairs = list(combinations(by_method, 2))
-        names.append(all_pairs if len(by_method) <= MOST_METHODS else all_pairs[: len(by_method) - 1])
+        names.append(list(combinations(by_method, 2)))
+        if len(by_method) > MOST_METHODS:
+            del names[-1][len(by_method) - 1 :]
     family = max(map(len, names), default=0)
     level = 1 - (1 - LEVEL) / max(1, family)
     campaigns = _list_stores(wanted)
