@@ -44,29 +44,20 @@ def is_completing() -> bool:
 def _make_completer(names: Names, *, several: bool = False, paths: bool = False) -> Completer:
     """Return what click calls for the completions of a value.
 
-    Args:
-        names: Gives all names, from the context and the value so far.
-        several: The value is a list with commas; its last entry is completed.
-        paths: The value may be a path: the shell completes files if all names differ.
+    Of ``several`` with commas the last is completed; ``paths`` lets the shell complete files if no name fits.
     """
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Items:
         before, last = _split_last_entry(incomplete) if several else ("", incomplete)
-        fitting = {name for name in _list_names(names, ctx, last) if name.startswith(last)}
+        fitting: set[str] = set()
+        with suppress(Exception), open(os.devnull, "w") as out, redirect_stdout(out), redirect_stderr(out):
+            fitting = {name for name in names(ctx, last) if name.startswith(last)}
         matches = sorted(fitting.difference(before.split(",")))
         if paths and not matches:
             return [CompletionItem(incomplete, type="file")]
         return [CompletionItem(before + name) for name in matches if _PLAIN.fullmatch(name)]
 
     return complete
-
-
-def _list_names(names: Names, ctx: click.Context, incomplete: str) -> list[str]:
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        try:
-            return list(names(ctx, incomplete))
-        except Exception:
-            return []
 
 
 def _split_last_entry(text: str) -> tuple[str, str]:

@@ -232,10 +232,8 @@ def _score_clean_pairs(
         predictions = store.predictions(record)
         for task in tasks:
             if record.tasks[task.id]["sha256"] != task.sha256:
-                raise NotComparableError(
-                    f"{record.method} was measured on another version of {task.id}",
-                    where=f"campaign {store.campaign}",
-                )
+                what = f"{record.method} was measured on another version of {task.id}"
+                raise NotComparableError(what, where=f"campaign {store.campaign}")
             clean = clean_score(task, chosen[task.id], predictions[task.id])
             cell = {"profile": record.profile, "method": record.method, "seed": record.seed}
             whole = {"level": chosen[task.id].level, "all": record.score(task.id), "n_all": task.pairs}

@@ -47,33 +47,26 @@ def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **
     from bench.nn.device import torch_threads
 
     if options["precision"] != "fp32":
-        raise InputError(
-            "an export has fp32 weights, and its card fp32 scores",
-            where=f"--precision {options['precision']}",
-            hint="leave it out",
-        )
+        where = f"--precision {options['precision']}"
+        what = "an export has fp32 weights, and its card fp32 scores"
+        raise InputError(what, where=where, hint="leave it out")
     load_plugin_options(options["plugins"], options["results"])
     if parse_method(method, _WHERE).name == "st":
-        raise InputError(
-            f"'{method}' is a sentence-transformers folder already", where=_WHERE, hint="copy it"
-        )
+        what = f"'{method}' is a sentence-transformers folder already"
+        raise InputError(what, where=_WHERE, hint="copy it")
     plan = plan_encoder(method, seed, options, _WHERE)
     name = plan.jobs[0].cell.describe()
     with torch_threads(plan.spec.threads, needs_torch=True):
-        from bench.execution.model_card import (
-            build_model_card,
-            build_model_index,
-            collect_model_facts,
-            find_finished_records,
-        )
+        from bench.execution import model_card
         from bench.nn.encoder_folder import check_target, export_encoder
 
         check_target(out)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
-        records = find_finished_records(plan)
-        index = build_model_index(name, plan, records, checkpoint)
-        facts = {**collect_model_facts(builder), "model_index": index}
-        export_encoder(encoder, out, build_model_card(builder, records, checkpoint), facts)
+        records = model_card.find_finished_records(plan)
+        index = model_card.build_model_index(name, plan, records, checkpoint)
+        facts = {**model_card.collect_model_facts(builder), "model_index": index}
+        card = model_card.build_model_card(builder, records, checkpoint)
+        export_encoder(encoder, out, card, facts)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
 
@@ -98,17 +91,12 @@ def _check_seed(text: str, seed: int | None, where: str, *, has_seeds: bool) -> 
     if seed is None and has_seeds:
         raise InputError(f"'{text}' has one encoder per seed", where=where, expected="--seed N")
     if seed is not None and not has_seeds:
-        raise InputError(
-            f"'{text}' is deterministic: it is the same for every seed", where=where, hint="leave out --seed"
-        )
+        what = f"'{text}' is deterministic: it is the same for every seed"
+        raise InputError(what, where=where, hint="leave out --seed")
 
 
 def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBuilder, Encoder]:
-    """Return the encoder of a plan of one cell, and its builder; trains missing stages.
-
-    Raises:
-        InputError: a method without vectors.
-    """
+    """Return a one-cell plan's encoder and its builder; trains missing stages, refuses scorers of pairs."""
     from bench.encoder import PairScorer
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
@@ -128,8 +116,7 @@ def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBui
         builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
         encoder = builder.encoder(checkpoint)
     if isinstance(encoder, PairScorer):
-        raise InputError(
-            f"'{cell.method}' compares two sentences directly: it has no vectors to {where.split()[-1]}",
-            where=where,
-        )
+        action = where.split()[-1]
+        what = f"'{cell.method}' compares two sentences directly: it has no vectors to {action}"
+        raise InputError(what, where=where)
     return builder, encoder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.output_file import write_file
+from bench.cli.options import write_file
 from bench.errors import InputError
 
 _ENDING = ".txt"
@@ -25,11 +25,8 @@ def init_command(folder: Path) -> None:
     files = read_starter_files()
     existing = [name for name in files if os.path.lexists(folder / name)]
     if existing:
-        raise InputError(
-            f"these files exist already: {', '.join(existing)}",
-            where=f"bench init {folder}",
-            expected="another folder",
-        )
+        what = f"these files exist already: {', '.join(existing)}"
+        raise InputError(what, where=f"bench init {folder}", expected="another folder")
     for name, text in files.items():
         write_file(folder / name, text, "bench init")
         click.echo(folder / name)

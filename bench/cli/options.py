@@ -15,6 +15,7 @@ import click
 from bench.cli import completion
 from bench.cli.strict_option import F, config_option, strict_option
 from bench.errors import InputError, printable, suggest_name
+from bench.records.filesystem import write_atomically
 
 if TYPE_CHECKING:
     from bench.config.spec import Plugin, RunSpec
@@ -235,11 +236,7 @@ run_options = combine_options(spec_options, workers_option, executor_options, co
 
 
 def make_spec(options: dict[str, Any]) -> RunSpec:
-    """Return the specification that options give, ``methods`` and ``seeds`` (text or numbers) among them.
-
-    Raises:
-        InputError: an invalid value, options that exclude each other, or a repeated suite.
-    """
+    """Return the specification that options give, ``methods`` and ``seeds`` (text or numbers) among them."""
     from bench.config.method_ids import parse_copies, parse_methods, parse_overrides, parse_seeds
     from bench.config.profiles import DEFAULT
     from bench.config.spec import RunSpec
@@ -294,25 +291,18 @@ def _check_device_options(options: Mapping[str, Any]) -> None:
     if compiled != "none" and ranks > 1:
         raise InputError(f"{ranks} processes train a cell", where=where, expected="--ranks 1")
     if address and not on_ray:
-        raise InputError(
-            f"cells run here, not at {address}", where="--ray-address", hint="add --executor ray"
-        )
+        what = f"cells run here, not at {address}"
+        raise InputError(what, where="--ray-address", hint="add --executor ray")
     if per_gpu and (not on_ray or device != "cuda"):
-        raise InputError(
-            "it is for GPUs of a Ray cluster",
-            where="--per-gpu",
-            expected="--executor ray --device cuda as well",
-            hint="on this machine, --workers sets the cells that share the GPU",
-        )
+        expected = "--executor ray --device cuda as well"
+        hint = "on this machine, --workers sets the cells that share the GPU"
+        raise InputError("it is for GPUs of a Ray cluster", where="--per-gpu", expected=expected, hint=hint)
     if (per_gpu or 1) > 1 and ranks > 1:
         raise InputError("a cell of several ranks takes whole GPUs", where="--per-gpu", expected="no --ranks")
 
 
 def warn_unused_tables(profile: str) -> None:
-    """Print the profile's tables of unregistered methods, once plug-ins are loaded.
-
-    A warning, because a profile may have tables for other plug-ins.
-    """
+    """Warn of tables of unregistered methods, once plug-ins are loaded: they may be of other plug-ins."""
     from bench.config import profiles
     from bench.registry import discover
 
@@ -374,3 +364,13 @@ def print_stderr(line: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON to stdout."""
     click.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def write_file(path: Path, text: str, where: str, *, append: bool = False) -> None:
+    """Write or extend a text file atomically, with the folders above it; raises InputError at ``where``."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        before = path.read_bytes() if append and path.exists() else b""
+        write_atomically(path, before + text.encode("utf-8", errors="replace"))
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {error.strerror}", where=where) from error

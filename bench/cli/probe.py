@@ -194,12 +194,9 @@ def _print_records(results: Path, campaign: str, form: str) -> None:
     source = make_campaign(store, store.records())
     runs = probed_runs(source.records)
     if not runs:
-        raise InputError(
-            "no record has probes",
-            where=f"{_WHERE}, campaign {campaign}",
-            expected="METHOD, or records with probes",
-            hint="bench run --probes all adds them",
-        )
+        where, hint = f"{_WHERE}, campaign {campaign}", "bench run --probes all adds them"
+        expected = "METHOD, or records with probes"
+        raise InputError("no record has probes", where=where, expected=expected, hint=hint)
     if form == "json":
         relations = all_relations(source)
         print_json({"probes": list(map(asdict, runs)), "mechanism": list(map(asdict, relations))})

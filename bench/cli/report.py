@@ -135,9 +135,8 @@ def _check_latex_format(form: str, table: str | None, option: str) -> str:
     if form != "latex" and asked is not click.core.ParameterSource.DEFAULT:
         raise InputError(f"{option} is for LaTeX", where=f"--format {form}", hint="leave out --format")
     if table not in (None, "leaderboard"):
-        raise InputError(
-            f"{option} is for the leaderboard", where=f"--table {table}", hint="leave out --table"
-        )
+        what = f"{option} is for the leaderboard"
+        raise InputError(what, where=f"--table {table}", hint="leave out --table")
     return "latex"
 
 
@@ -172,11 +171,8 @@ def _load_campaign(
 
     stores = merge_campaigns.parse_campaigns(results, campaign)
     collected = merge_campaigns.collect_records(stores)
-    matching = [
-        entry
-        for entry in collected
-        if profile in (None, entry.record.profile) and suite in (None, entry.record.suite)
-    ]
+    matching = [entry for entry in collected if profile in (None, entry.record.profile)]
+    matching = [entry for entry in matching if suite in (None, entry.record.suite)]
     if not matching:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
     known = [entry.record for entry in matching]

@@ -47,9 +47,7 @@ def rtt_command(pivots: str, out: Path, models: Path | None, **options: Any) -> 
     from bench.nn.marian import BATCH_TOKENS, check_sentencepiece, find_translation_model
 
     codes = _parse_pivots(pivots)
-    text = _read_training_text(
-        options["corpus"], options["text_column"], options["profile"], options["data_dir"]
-    )
+    text = _read_training_text(*(options[name] for name in ("corpus", "text_column", "profile", "data_dir")))
     check_device(options["device"])
     check_sentencepiece()
     options["batch_tokens"] = options["batch_tokens"] or BATCH_TOKENS[options["device"]]
@@ -131,11 +129,9 @@ def _parse_pivots(text: str) -> dict[str, str | None]:
     for part in text.split(","):
         match = _PIVOT.fullmatch(part.strip())
         if match is None or match[1] == "en" or match[1] in pivots:
-            raise InputError(
-                f"'{part.strip()}' in '{text}' is not a pivot",
-                where="--pivots",
-                expected="language codes as in opus-mt-en-X, each once, such as fr,ru or nl,zh:cmn_Hans",
-            )
+            expected = "language codes as in opus-mt-en-X, each once, such as fr,ru or nl,zh:cmn_Hans"
+            what = f"'{part.strip()}' in '{text}' is not a pivot"
+            raise InputError(what, where="--pivots", expected=expected)
         pivots[match[1]] = match[2]
     return pivots
 
@@ -149,18 +145,14 @@ def _read_training_text(
     from bench.data.training_data import profile_corpus, uses_world
 
     if (path is None) == (profile is None):
-        raise InputError(
-            "no training text, or two", where="bench data rtt", expected="--corpus FILE or --profile NAME"
-        )
+        expected = "--corpus FILE or --profile NAME"
+        raise InputError("no training text, or two", where="bench data rtt", expected=expected)
     if path is not None:
         return read_corpus(path, column=column)
     if column is not None:
         raise InputError("it is of the text of --corpus", where=f"--text-column {column}")
     chosen = profiles.load_profile(profile or "")
     if uses_world(chosen):
-        raise InputError(
-            f"profile '{chosen.name}' comes with copies of its text",
-            where="--profile",
-            hint="bench run uses them as they are",
-        )
+        what = f"profile '{chosen.name}' comes with copies of its text"
+        raise InputError(what, where="--profile", hint="bench run uses them as they are")
     return profile_corpus(chosen, data_folder(data_dir), "bench data rtt")

@@ -109,15 +109,19 @@ def run_command(
 
     Finished cells are skipped. Progress goes to stderr, the leaderboard of this run to stdout.
     """
+    from bench.cli.detection_table import check_detection_options, print_detection
     from bench.execution.runner import Deadline, check_early_data
     from bench.plan.plan import check_folder_names, make_plan
 
     begin, dry = time.monotonic(), dry_run or estimate
-    _check_extras(logs, detect, spread, shard, dry=dry)
+    if logs:
+        from bench.execution.logs import check_log_libraries
+
+        check_log_libraries(logs)
+    check_detection_options(detect, spread, shard, dry=dry)
     if price_per_hour is not None and not dry:
-        raise InputError(
-            "a price needs an estimate", where="--price-per-hour", expected="--estimate or --dry-run as well"
-        )
+        expected = "--estimate or --dry-run as well"
+        raise InputError("a price needs an estimate", where="--price-per-hour", expected=expected)
     check_deadline(deadline, force=options["force"])
     spec = make_spec(options)
     check_early_data(spec)
@@ -129,8 +133,6 @@ def run_command(
     if dry:
         conflicts = print_plan(plan)
         if detect is not None:
-            from bench.cli.detection_table import print_detection
-
             print_detection(plan, detect, spread)
         if estimate or price_per_hour is not None:
             print_estimate(plan, price_per_hour, deadline)
@@ -212,8 +214,8 @@ def read_plan_records(plan: Plan) -> list[RunRecord]:
 def exit_if_failed(cells: int) -> None:
     """Exit with 1 if cells failed or conflict with existing records."""
     if cells:
-        line = f"error: {cells} cell(s) failed or were not run; the lines above and their records say why"
-        print_stderr(line)
+        why = "the lines above and their records say why"
+        print_stderr(f"error: {cells} cell(s) failed or were not run; {why}")
         sys.exit(1)
 
 
@@ -270,13 +272,7 @@ def print_conflicts(plan: Plan) -> int:
 
 
 def print_estimate(plan: Plan, price: float | None = None, deadline: float | None = None) -> None:
-    """Print the time of each method's cells and of all cells.
-
-    Args:
-        plan: The plan.
-        price: Of one device for an hour; with it the cost is printed too.
-        deadline: In minutes; with it the number of cells that end before is printed.
-    """
+    """Print the time of all cells; with an hour's price the cost, with a deadline in minutes what fits."""
     from bench.eval.suite_measures import measure_of
     from bench.execution.dry_run import TimeEstimate, estimate_times, format_cost, format_estimate
     from bench.execution.monitor import format_duration
@@ -312,13 +308,7 @@ def print_estimate(plan: Plan, price: float | None = None, deadline: float | Non
 
 
 def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = ()) -> int:
-    """Run the plan with progress on stderr; return the number of cells that failed or conflict.
-
-    Args:
-        plan: The plan.
-        deadline: When it has to end.
-        logs: Names of further readers of its curves, see :mod:`bench.execution.logs`.
-    """
+    """Run the plan with progress on stderr; return the number of cells that failed or conflict."""
     from rich.console import Console
 
     from bench.cli.terminal import watch_run
@@ -347,7 +337,12 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
         line = f"[{finished}/{len(pending)}] {_describe_outcome(outcome)}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    with _open_logs(logs, plan) as writers:
+    opened: AbstractContextManager[Any] = nullcontext(())
+    if logs:
+        from bench.execution.logs import open_logs
+
+        opened = open_logs(logs, plan.spec.results, plan.store.campaign, print_stderr)
+    with opened as writers:
         watch = partial(watch_run, console=console, logs=writers)
         outcomes = run_plan(plan, on_outcome=report, watch=watch, deadline=deadline)
     if finished:
@@ -360,27 +355,6 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
 
 def _name_job(job: Job) -> str:
     return f"{job.cell.describe()} on {job.suite}"
-
-
-def _check_extras(
-    logs: Sequence[str], detect: float | None, spread: float | None, shard: str | None, *, dry: bool
-) -> None:
-    if logs:
-        from bench.execution.logs import check_log_libraries
-
-        check_log_libraries(logs)
-    if detect is not None or spread is not None:
-        from bench.cli.detection_table import check_detection_options
-
-        check_detection_options(detect, spread, shard, dry=dry)
-
-
-def _open_logs(logs: Sequence[str], plan: Plan) -> AbstractContextManager[Any]:
-    if not logs:
-        return nullcontext(())
-    from bench.execution.logs import open_logs
-
-    return open_logs(logs, plan.spec.results, plan.store.campaign, print_stderr)
 
 
 def _describe_outcome(outcome: Outcome) -> str:

@@ -166,16 +166,9 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
     from bench.plan.explain import explain_method
 
     warn_unused_tables(profile)
-    spec = RunSpec(
-        (request,),
-        (1,),
-        profile,
-        overrides=parse_overrides(options["overrides"]),
-        corpus=options["corpus"],
-        text_column=options["text_column"],
-        pairs=options["pairs"],
-        data=options["data_dir"],
-    )
+    given_texts = {name: options[name] for name in ("corpus", "text_column", "pairs")}
+    overrides, data = parse_overrides(options["overrides"]), options["data_dir"]
+    spec = RunSpec((request,), (1,), profile, overrides=overrides, data=data, **given_texts)
     _print_rows(explain_method(request, spec))
 
 

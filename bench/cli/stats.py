@@ -43,11 +43,7 @@ def stats_command(
     from bench.comparison.campaign_intervals import compute_method_intervals, compute_record_intervals
     from bench.comparison.item_bootstrap import CampaignRun
     from bench.records.store import ResultStore
-    from bench.reports.tables.comparison_tables import (
-        method_interval_grid,
-        record_interval_grid,
-        task_interval_grid,
-    )
+    from bench.reports.tables import comparison_tables
 
     store = ResultStore(options["results"], campaign)
     runs = [
@@ -56,9 +52,8 @@ def stats_command(
         if record.status == "ok" and profile in (None, record.profile) and suite in (None, record.suite)
     ]
     if not runs:
-        raise InputError(
-            "no finished record matches", where=f"campaign {campaign}", hint="bench run makes them"
-        )
+        where = f"campaign {campaign}"
+        raise InputError("no finished record matches", where=where, hint="bench run makes them")
     methods, pairs = compute_method_intervals(runs, level), _find_pairs(runs)
     drawer = make_item_drawer(draws, options["data_dir"])
     records = list(compute_record_intervals(runs, level, drawer, print_stderr))
@@ -69,12 +64,12 @@ def stats_command(
         print_json({"campaign": campaign, "level": level, "draws": draws, **tables, "pairs": paired})
         return
     notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
-    table = method_interval_grid(methods, campaign, level)
+    table = comparison_tables.method_interval_grid(methods, campaign, level)
     if len({interval.method for interval in methods}) > 1:
         table = replace(table, notes=(*table.notes, _explain_intervals(pairs)))
-    grids = [table, record_interval_grid(records, level, draws, notes)]
+    grids = [table, comparison_tables.record_interval_grid(records, level, draws, notes)]
     if tasks:
-        grids.insert(1, task_interval_grid(records, level))
+        grids.insert(1, comparison_tables.task_interval_grid(records, level))
     click.echo("\n\n".join(format_grids([grid]).rstrip() for grid in grids))
 
 

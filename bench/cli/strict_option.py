@@ -82,7 +82,10 @@ def _read_config_file(context: click.Context, _option: click.Parameter, path: Pa
         raise InputError(f"it can't be read: {error.strerror}", where=where) from error
     except (ValueError, RecursionError) as error:  # such as text that is not UTF-8 or not TOML
         raise InputError(f"it is not TOML: {error}", where=where) from error
-    options = _list_long_options(context.command)
+    options: dict[str, click.Option] = {}  # by their long names
+    for option in context.command.params:
+        if isinstance(option, click.Option) and option.name != "config":
+            options |= {name.removeprefix("--"): option for name in option.opts if name.startswith("--")}
     defaults = dict(context.default_map or {})
     for name, value in values.items():
         if name not in options:
@@ -90,15 +93,6 @@ def _read_config_file(context: click.Context, _option: click.Parameter, path: Pa
             raise not_one_of(what, name, sorted(options), where=where)
         defaults[str(options[name].name)] = _check_value(name, value, options[name], where)
     context.default_map = defaults
-
-
-def _list_long_options(command: click.Command) -> dict[str, click.Option]:
-    """Return the options of a command except --config, by their long names (dashes removed)."""
-    options: dict[str, click.Option] = {}
-    for option in command.params:
-        if isinstance(option, click.Option) and option.name != "config":
-            options |= {name.removeprefix("--"): option for name in option.opts if name.startswith("--")}
-    return options
 
 
 def _check_value(name: str, value: Any, option: click.Option, where: str) -> Any:

@@ -97,28 +97,29 @@ def pretrain_command(
     from bench.config import profiles
     from bench.nn.device import torch_threads
     from bench.training.mixed_precision import train_at_precision
+    from bench.training.pretraining import pretrain
 
     chosen = profiles.load_profile(profile)
     if not chosen.pretrain:
         pretrained = [name for name in profiles.profile_names() if profiles.load_profile(name).pretrain]
-        raise InputError(
-            f"profile '{profile}' has no [pretrain] table",
-            where="bench pretrain --profile",
-            expected=f"one of {', '.join(pretrained)}",
-        )
+        what, expected = f"profile '{profile}' has no [pretrain] table", f"one of {', '.join(pretrained)}"
+        raise InputError(what, where="bench pretrain --profile", expected=expected)
     _check_output_folder(out)
     check_precision(precision, device, "--precision")
     check_device(device)
     if steps is not None and minutes is not None:
-        raise InputError(
-            "training ends by steps or by time", where="--steps and --minutes", expected="one of them"
-        )
+        what = "training ends by steps or by time"
+        raise InputError(what, where="--steps and --minutes", expected="one of them")
     if steps is not None:
         chosen = replace(chosen, pretrain={**chosen.pretrain, "steps": steps})
     if prepare:
         return _prepare_text(chosen, out, threads, **given)
-    plan = _plan_new_model if "layers" in chosen.pretrain else _plan_head
-    train, command = plan(chosen, **given)
+    train: Train
+    if "layers" in chosen.pretrain:
+        text, settings, split, command = _load_text(chosen, **given)
+        train = partial(pretrain, text, settings, split=split)
+    else:
+        train, command = _plan_head(chosen, **given)
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
     command += "" if steps is None else f" --steps {steps}"
     command += "" if minutes is None else f" --minutes {minutes:g}"
@@ -177,11 +178,9 @@ def _prepare_text(profile: Profile, out: Path, threads: int, **given: Any) -> No
     from bench.training.prepared_text import prepare_text, save_prepared_text
 
     if "layers" not in profile.pretrain:
-        raise InputError(
-            f"profile '{profile.name}' adds a head to a finished model",
-            where="--prepare",
-            expected="a profile that makes a new BERT, such as mini",
-        )
+        what = f"profile '{profile.name}' adds a head to a finished model"
+        expected = "a profile that makes a new BERT, such as mini"
+        raise InputError(what, where="--prepare", expected=expected)
     if given["prepared"] is not None:
         raise InputError("it is prepared already", where="--prepare and --prepared", expected="one of them")
     text, settings, split, _ = _load_text(profile, **given)
@@ -194,14 +193,6 @@ def _prepare_text(profile: Profile, out: Path, threads: int, **given: Any) -> No
         f"{out}: {len(prepared.rows):,} rows, {tokens:,} tokens, a vocabulary of "
         f"{len(prepared.tokenizer):,}; train on it with --prepared {out}"
     )
-
-
-def _plan_new_model(profile: Profile, **given: Any) -> tuple[Train, str]:
-    """Return what trains a new BERT, and the options that its recorded command needs."""
-    from bench.training.pretraining import pretrain as train_backbone
-
-    text, settings, split, command = _load_text(profile, **given)
-    return partial(train_backbone, text, settings, split=split), command
 
 
 TEXT_SIZES = ("max_length", "vocabulary", "hidden")
@@ -227,11 +218,8 @@ def _load_text(
     if corpus is not None and world_seed is not None:
         raise InputError("this text is not synthetic", where=f"--world-seed {world_seed}")
     if prepared is not None and (corpus is not None or world_seed is not None or split):
-        raise InputError(
-            "the text is prepared",
-            where=f"--prepared {prepared}",
-            expected="no --corpus, --world-seed or --split",
-        )
+        expected = "no --corpus, --world-seed or --split"
+        raise InputError("the text is prepared", where=f"--prepared {prepared}", expected=expected)
     chosen = _choose_sizes(profile.pretrain, **sizes)
     settings = PretrainSettings(**profile.pretrain | chosen)
     text: Corpus | PreparedText
@@ -261,11 +249,8 @@ def _choose_sizes(
     if hidden is not None and heads is None:
         chosen["heads"] = next(n for n in range(max(1, width // 64), 0, -1) if width % n == 0)
     if width % chosen.get("heads", known["heads"]):
-        raise InputError(
-            f"{chosen['heads']} heads can't share a width of {width}",
-            where=f"--heads {chosen['heads']}",
-            expected="a divisor of the width",
-        )
+        what, where = f"{chosen['heads']} heads can't share a width of {width}", f"--heads {chosen['heads']}"
+        raise InputError(what, where=where, expected="a divisor of the width")
     return chosen
 
 
@@ -289,9 +274,8 @@ def _plan_head(
     if world_seed is not None:
         raise InputError("this text is not synthetic", where=f"--world-seed {world_seed}")
     if split:
-        raise InputError(
-            f"a head for {name} reads the start of a line", where="--split", expected="--profile mini"
-        )
+        what = f"a head for {name} reads the start of a line"
+        raise InputError(what, where="--split", expected="--profile mini")
     if prepared is not None:
         where, expected = f"--prepared {prepared}", "--corpus FILE"
         raise InputError(f"a head for {name} reads plain text", where=where, expected=expected)
@@ -307,10 +291,8 @@ def _plan_head(
     elif (data := data_folder(data_dir)) is not None:
         text = read_documents(data / profile.corpus["file"])
     else:
-        raise InputError(
-            f"the text {profile.corpus['file']} is needed",
-            expected="--data DIR or BENCH_DATA, or --corpus FILE",
-        )
+        expected = "--data DIR or BENCH_DATA, or --corpus FILE"
+        raise InputError(f"the text {profile.corpus['file']} is needed", expected=expected)
     command = "" if corpus is None else f" --corpus {corpus.name}"
     return partial(train_mlm_head, backbone, text, MlmSettings(**profile.pretrain)), command
 

@@ -26,27 +26,16 @@ PASSED, FAILED, NOT_RUN, NO_CASE = "passed", "failed", "not run", "no case"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check.
+    """The result of a check."""
 
-    Args:
-        method: Method as given, such as "simcse[lr=1e-4]".
-        check: Name of the check.
-        verdict: PASSED, FAILED, NOT_RUN (an earlier check failed) or NO_CASE (for other methods only).
-        reason: Of a failure, on one line: expected, seen, advice.
-    """
-
-    method: str
+    method: str  # as given, such as "simcse[lr=1e-4]"
     check: str
-    verdict: str
-    reason: str = ""
+    verdict: str  # PASSED, FAILED, NOT_RUN (an earlier check failed) or NO_CASE (for other methods only)
+    reason: str = ""  # of a failure, on one line: expected, seen, advice
 
 
 def load_methods(plugin: str) -> tuple[str, ...]:
-    """Load and return the methods of an argument: those of a file or package, one method, or all.
-
-    Raises:
-        InputError: an unknown name, or a plug-in that can't be loaded.
-    """
+    """Return the methods of an argument: those of a file or package, which is loaded, one method, or all."""
     registry = discover()
     if plugin == ALL_METHODS:
         cards = [method.card for _, method in registry]

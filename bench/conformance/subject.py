@@ -43,9 +43,8 @@ class Subject:
         self.text, self.folder = text, folder
         self.method: Method = discover().get(self.request.name)
         if self.request.argument is None and self.card.takes_methods and not self.card.stands_alone:
-            raise InputError(
-                f"'{self.card.name}' needs what it is made of", expected=f"{self.card.name}:METHODS"
-            )
+            what = f"'{self.card.name}' needs what it is made of"
+            raise InputError(what, expected=f"{self.card.name}:METHODS")
         self.touched: tuple[str, ...] = ()
         """Global random generators whose state the first build changes."""
         self._built: dict[tuple[int, str], Encoder | PairScorer] = {}
@@ -141,7 +140,7 @@ def _budget_overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Overrid
 
 def _list_generators() -> list[tuple[str, Any, Any, Any]]:
     """Return name, getter, setter and seeding of each global random generator; torch's if it is loaded."""
-    generators = [
+    generators: list[tuple[str, Any, Any, Any]] = [
         ("random", random.getstate, random.setstate, random.seed),
         ("numpy.random", np.random.get_state, np.random.set_state, np.random.seed),
     ]

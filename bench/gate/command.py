@@ -24,8 +24,8 @@ from bench.cli.options import (
     level_option,
     load_plugin_options,
     plugin_option,
+    write_file,
 )
-from bench.cli.output_file import write_file
 from bench.cli.strict_option import strict_option
 from bench.errors import InputError, NotComparableError
 from bench.gate.verdict import BAD, Gate, Status, cell_name

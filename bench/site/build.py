@@ -21,50 +21,35 @@ from bench.records.store import ResultStore
 from bench.reports.campaign import OTHERS
 from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, parse_entry
 from bench.site.campaign_page import campaign_files
-from bench.site.method_pages import MOST_CURVES
 from bench.site.output import SiteOutput, hash_content, hash_folder, hash_program, open_site
 from bench.site.page import Site, render_page
-from bench.site.shared_pages import write_shared_pages
+from bench.site.shared_pages import MOST_CURVES, write_shared_pages
 
 
 @dataclass(frozen=True)
 class SiteRequest:
-    """The sources and settings of a site.
-
-    Args:
-        data: Evaluation data, for verification and for the items of suites that may be shown.
-        url: Public address of the site, or "".
-        history: Folder of verdicts of ``bench check --json``, for a page of builds.
-        check: Verifies a campaign.
-        quotes: Raises DataError where texts quote a sentence of the records' suites.
-        progress: Called with the number of finished campaigns.
-    """
+    """The sources and settings of a site."""
 
     results: Path
     out: Path
-    data: Path | None
-    url: str
+    data: Path | None  # for verification, and for the items of suites that may be shown
+    url: str  # public address, or ""
     title: str
-    history: Path | None
+    history: Path | None  # verdicts of bench check --json, for a page of builds
     check: Callable[[ResultStore], CampaignCheck]
-    quotes: Callable[[Mapping[str, bytes], Sequence[RunRecord], str], None]
+    quotes: Callable[[Mapping[str, bytes], Sequence[RunRecord], str], None]  # raises for quoted sentences
     progress: Callable[[int], None] = lambda _: None
 
 
 @dataclass
 class SiteResult:
-    """The counts of a build: campaigns rendered and reused, old files removed, and problems.
-
-    Args:
-        errors: Of campaigns that can't be shown.
-        doubtful: Campaigns with findings of verification or unreadable records.
-    """
+    """The counts of a build: campaigns rendered and reused, old files removed, and problems."""
 
     made: int = 0
     kept: int = 0
     removed: int = 0
-    errors: list[BenchError] = field(default_factory=list)
-    doubtful: list[str] = field(default_factory=list)
+    errors: list[BenchError] = field(default_factory=list)  # of campaigns that can't be shown
+    doubtful: list[str] = field(default_factory=list)  # campaigns with findings or unreadable records
 
 
 def find_campaigns(results: Path) -> list[str]:
@@ -76,22 +61,13 @@ def find_campaigns(results: Path) -> list[str]:
         if visible and (any(path.glob("*/*/*/*.json")) or walk_folder(path).closed):
             names.append(path.name)
     if not names:
-        raise InputError(
-            "no campaign here",
-            where=f"--results {results}",
-            expected="a folder of campaigns, as bench run makes",
-        )
+        expected = "a folder of campaigns, as bench run makes"
+        raise InputError("no campaign here", where=f"--results {results}", expected=expected)
     return names
 
 
 def build_site(request: SiteRequest) -> SiteResult:
-    """Make or update the site.
-
-    Raises:
-        InputError: no campaign, or an output folder with other content.
-        DataError: a folder of verdicts with other files.
-        StorageError: the site can't be written.
-    """
+    """Make or update the site; raises InputError, DataError for other verdicts, or StorageError."""
     names = find_campaigns(request.results)
     history = None if request.history is None else read_history(request.history)
     output, result = open_site(request.out), SiteResult()

@@ -30,35 +30,21 @@ class CampaignCheck:
 
 @dataclass(frozen=True)
 class LeaderboardLine:
-    """A row of a leaderboard, in the metric's unit.
-
-    Args:
-        method: Method id.
-        name: Registered name.
-        seeds: Finished seeds, as the table prints them.
-        mean: Average score over finished runs.
-        sd: Standard deviation of the average over seeds.
-        rank: 95% confidence set, if tested.
-        of: Number of rows with a rank.
-        group: Letters that rows share unless they differ significantly.
-        sentences: Training sentences of a run.
-        cpu_seconds: Training time, mean over seeds.
-        parameters: Of all towers.
-    """
+    """A row of a leaderboard, in the metric's unit."""
 
     profile: str
     suite: str
     method: str
-    name: str
-    seeds: str
+    name: str  # registered
+    seeds: str  # finished ones, as the table prints them
     mean: float | None
-    sd: float | None
-    rank: tuple[int, int] | None
-    of: int
-    group: str
-    sentences: int | None
-    cpu_seconds: float | None
-    parameters: int | None
+    sd: float | None  # over seeds
+    rank: tuple[int, int] | None  # 95% confidence set, if tested
+    of: int  # rows with a rank
+    group: str  # letters that rows share unless they differ significantly
+    sentences: int | None  # of a run's training
+    cpu_seconds: float | None  # of training, mean over seeds
+    parameters: int | None  # of all towers
 
 
 @dataclass(frozen=True)
@@ -72,38 +58,24 @@ class SweepTable:
 
 @dataclass(frozen=True)
 class CampaignEntry:
-    """A campaign.
-
-    Args:
-        campaign: Its name.
-        date: Start of the last record, or "".
-        backbones: Names of the weights.
-        texts: Files of training text.
-        records: Number of finished records.
-        failed: Number of failed cells and unreadable records.
-        by: Senders, according to bundles.
-        notes: Notes below every table.
-        sweeps: Tables of sweeps by the registered names in them.
-        order: Rank correlation with papers: setting, published table, methods, rho, interval.
-        error: Reason why it can't be shown, or "".
-    """
+    """The facts of a campaign."""
 
     campaign: str
-    date: str = ""
+    date: str = ""  # start of the last record
     profiles: tuple[str, ...] = ()
     backbones: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()  # files
     suites: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
-    records: int = 0
-    failed: int = 0
+    records: int = 0  # finished ones
+    failed: int = 0  # failed cells and unreadable records
     check: CampaignCheck = CampaignCheck("not verified")
-    by: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()  # senders of bundles
+    notes: tuple[str, ...] = ()  # below every table
     lines: tuple[LeaderboardLine, ...] = ()
-    sweeps: tuple[tuple[str, SweepTable], ...] = ()
-    order: tuple[tuple[str, ...], ...] = ()
-    error: str = ""
+    sweeps: tuple[tuple[str, SweepTable], ...] = ()  # by the registered names in them
+    order: tuple[tuple[str, ...], ...] = ()  # setting, published table, methods, rho, interval
+    error: str = ""  # reason why it can't be shown
     schema: int = SCHEMA
 
     @property

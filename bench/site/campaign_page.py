@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from bench.comparison.comparison import compare
 from bench.comparison.evidence import DrawItems
 from bench.comparison.item_bootstrap import CampaignRun, RunDraws, read_draws
-from bench.comparison.ranked_items import RankedItems, rank_items
+from bench.comparison.ranked_items import rank_items
 from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.comparison.wording import describe_comparison, describe_verdict
 from bench.errors import BenchError, InputError, printable
@@ -22,23 +22,11 @@ from bench.render import svg
 from bench.render.figure import Figure
 from bench.render.formats import render_grids
 from bench.render.grid import summarise_values
+from bench.reports import merge_campaigns, record_groups
 from bench.reports.campaign import Campaign, prepare_campaign
 from bench.reports.figures.suite_plots import curve_series
 from bench.reports.formats.report_page import PagePart, page_context
-from bench.reports.merge_campaigns import (
-    append_doubts,
-    collect_records,
-    merge_records,
-    merge_sweeps,
-    record_stores,
-)
-from bench.reports.record_groups import (
-    by_method,
-    by_profile_and_suite,
-    finished_records,
-    is_ranked,
-    task_scores,
-)
+from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
 from bench.reports.report import page_parts, render_report
 from bench.reports.sections import SECTIONS
 from bench.reports.tables.pairwise_tests import (
@@ -48,8 +36,8 @@ from bench.reports.tables.pairwise_tests import (
     run_pairwise_tests,
 )
 from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, make_entry
-from bench.site.method_pages import method_file
 from bench.site.page import Site, render_data_file, render_page
+from bench.site.shared_pages import method_file
 
 Files = dict[str, bytes]
 """Contents by their paths below the campaign's folder."""
@@ -57,12 +45,12 @@ Files = dict[str, bytes]
 
 def load_site_campaign(store: ResultStore) -> Campaign:
     """Return the campaign of a page; raises the errors of reading and merging its records."""
-    merged = merge_records(collect_records([store]))
+    merged = merge_campaigns.merge_records(merge_campaigns.collect_records([store]))
     if not merged:
         raise InputError("no records", where=str(store.root), hint="bench run makes records")
     records = tuple(entry.record for entry in merged)
-    sweeps = tuple(merge_sweeps([store], None))
-    return prepare_campaign(Campaign((store,), records, sweeps, homes=record_stores(merged)))
+    sweeps, homes = tuple(merge_campaigns.merge_sweeps([store], None)), merge_campaigns.record_stores(merged)
+    return prepare_campaign(Campaign((store,), records, sweeps, homes=homes))
 
 
 def campaign_files(
@@ -83,7 +71,9 @@ def campaign_files(
     }
     files["curves.json"] = json.dumps(_draw_curves(campaign)).encode()
     files["campaign.json"] = format_entry(entry).encode()
-    files |= _read_record_files(store)
+    for path in store.root.glob("*/*/*/*.json"):
+        if not path.name.startswith("."):
+            files[f"records/{path.relative_to(store.root).as_posix()}"] = path.read_bytes()
     page_facts = page_context(campaign, parts, [*missing, *unseen]) | {
         "tables": {name.partition(".")[0] for name in tables},
         "entry": entry,
@@ -102,7 +92,10 @@ def _render_tables(campaign: Campaign, parts: Sequence[PagePart]) -> Iterator[tu
         section = next(section for section in SECTIONS if section.name == part.id)
         grids = section.grids(listed) if part.boards or part.id == "significance" else list(part.grids)
         for form in ("csv", "json") if grids else ():
-            yield f"{part.id}.{form}", render_grids(append_doubts(grids, campaign, form), form)
+            yield (
+                f"{part.id}.{form}",
+                render_grids(merge_campaigns.append_doubts(grids, campaign, form), form),
+            )
 
 
 def _collect_items(campaign: Campaign, data: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
@@ -118,13 +111,12 @@ def _collect_items(campaign: Campaign, data: Path | None) -> tuple[list[dict[str
         except BenchError as error:
             unseen.append(f"Items of {place['suite']}, profile {place['profile']}: {error.what}.")
             continue
-        if tasks:
-            blocks.append(place | {"rows": list(runs), "tasks": list(map(_item_facts, tasks))})
+        facts = [
+            {"task": t.task, "texts": t.texts, "gold": t.gold, "ranks": [*t.ranks.values()]} for t in tasks
+        ]
+        if facts:
+            blocks.append(place | {"rows": list(runs), "tasks": facts})
     return blocks, unseen
-
-
-def _item_facts(items: RankedItems) -> dict[str, Any]:
-    return {"task": items.task, "texts": items.texts, "gold": items.gold, "ranks": list(items.ranks.values())}
 
 
 def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
@@ -141,18 +133,11 @@ def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
     return drawings
 
 
-def _read_record_files(store: ResultStore) -> Mapping[str, bytes]:
-    paths = (path for path in store.root.glob("*/*/*/*.json") if not path.name.startswith("."))
-    return {f"records/{path.relative_to(store.root).as_posix()}": path.read_bytes() for path in sorted(paths)}
-
-
 @dataclass(frozen=True)
 class SeedSteps:
-    """A leaderboard by the number of its seeds, for the page's slider.
+    """A leaderboard with its first one, two, ... seeds, for the page's slider.
 
-    Args:
-        steps: With the first one, two, ... seeds: rows of method, mean, sd, n, first and last rank (None
-            without a test) and letters, the best first; scores in the metric's unit.
+    Rows are method, mean, sd, n, first and last rank (None without a test) and letters, the best first.
     """
 
     title: str
@@ -179,12 +164,12 @@ def rank_by_seed_count(campaign: Campaign) -> list[SeedSteps]:
 def _rank_step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[Any, ...], ...]:
     methods = by_method(records)
     for method, runs in list(methods.items()):
-        if not all(is_ranked(run, supervised=campaign.rank_supervised) for run in runs):
+        if not all(record_groups.is_ranked(run, supervised=campaign.rank_supervised) for run in runs):
             del methods[method]
     ranking = PairwiseTests(campaign, records).of().among(methods)  # corrected as the leaderboard is
     rows = []
     for method, runs in methods.items():
-        cell = summarise_values(task_scores(runs))
+        cell = summarise_values(record_groups.task_scores(runs))
         if cell.mean is not None:
             first, last = ranking.intervals.get(method, (None, None))
             seeds = 0 if runs[0].seed is None else cell.n

@@ -28,18 +28,12 @@ def hash_content(content: bytes) -> str:
 
 @dataclass
 class SiteOutput:
-    """The site's folder.
-
-    Args:
-        known: sha256 by path of the last build's files.
-        prints: Hash of its sources by campaign.
-        written: sha256 by path of this build's files.
-    """
+    """The site's folder."""
 
     root: Path
-    known: Mapping[str, str] = field(default_factory=dict)
-    prints: Mapping[str, str] = field(default_factory=dict)
-    written: dict[str, str] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)  # the last build's files: sha256 by path
+    prints: Mapping[str, str] = field(default_factory=dict)  # hash of its sources by campaign
+    written: dict[str, str] = field(default_factory=dict)  # this build's files: sha256 by path
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file of the site unless it is unchanged."""

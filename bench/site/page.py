@@ -19,20 +19,13 @@ _SCRIPTS = ("site/site.js", "report.js", "figures.js", "site/views.js")
 
 @dataclass(frozen=True)
 class Site:
-    """The frame of a page.
-
-    Args:
-        url: Public address of the site, ending in "/", or "".
-        has_history: True if the site has a page of builds.
-        root: Relative path from the page to the site's root.
-        here: Name of the page.
-    """
+    """The frame of a page."""
 
     title: str
-    url: str = ""
-    has_history: bool = False
-    root: str = ""
-    here: str = ""
+    url: str = ""  # public address of the site, ending in "/"
+    has_history: bool = False  # of builds
+    root: str = ""  # relative path from the page
+    here: str = ""  # name of the page
 
     def below(self, depth: int, here: str) -> Site:
         """Return the frame of a page ``depth`` folders below the root."""
@@ -55,7 +48,6 @@ def render_data_file(name: str, data: Any) -> bytes:
 
 def read_assets() -> dict[str, bytes]:
     """Return the style sheet and the script of all pages."""
-    folder, assets = files("bench.render") / "templates", {}
-    for asset, names in (("site.css", _STYLES), ("site.js", _SCRIPTS)):
-        assets[asset] = b"".join((folder / name).read_bytes() for name in names)
-    return assets
+    folder = files("bench.render") / "templates"
+    assets = {"site.css": _STYLES, "site.js": _SCRIPTS}
+    return {name: b"".join((folder / part).read_bytes() for part in parts) for name, parts in assets.items()}

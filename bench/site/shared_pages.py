@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from io import StringIO
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from bench.card import MethodCard
 from bench.comparison.selection import group_by
 from bench.data.published_tables import PAPERS, PublishedFigure, load_figures, published_rows
 from bench.errors import printable
+from bench.records.record import safe_name
+from bench.registry import own_methods
 from bench.render.formats import csv_cell
 from bench.render.grid import format_score
 from bench.render.names import printed_name
-from bench.site.campaign_entry import CampaignEntry, LeaderboardLine
-from bench.site.method_pages import Curves, build_method_pages
+from bench.reports.tables.cards import Pieces, split_links
+from bench.site.campaign_entry import CampaignEntry, LeaderboardLine, SweepTable
 from bench.site.output import SiteOutput
 from bench.site.page import Site, read_assets, render_data_file, render_page
 
@@ -25,6 +28,10 @@ SUITES = {"sts7": "Seven STS tasks", "transfer7": "Seven transfer tasks"}
 """Suites with published figures."""
 _NEWEST = 50
 """Campaigns in the feed."""
+MOST_CURVES = 6
+"""Drawings on a page; further ones are on the pages of their campaigns."""
+Curves = Mapping[str, Mapping[str, Sequence[Sequence[str]]]]
+"""Titles and drawings of curves, by campaign and registered name."""
 
 
 def write_shared_pages(
@@ -56,12 +63,64 @@ def write_shared_pages(
     items = [(entry.campaign, path) for entry in entries for path in _list_item_files(output, entry.campaign)]
     output.put("items.html", render_page("items.html", site.below(0, "items"), browsed=items))
     output.put("data/search.js", render_data_file("search", _build_search_index(entries, methods)))
-    output.put("robots.txt", render_robots(site))
+    sitemap = f"Sitemap: {site.url}sitemap.xml\n" if site.url else ""
+    output.put("robots.txt", f"User-agent: *\nAllow: /\n{sitemap}".encode())
     output.put(".nojekyll", b"")
     if site.url:
         pages += [f"campaigns/{entry.campaign}/index.html" for entry in entries]
         output.put("sitemap.xml", render_sitemap(site, pages))
         output.put("feed.xml", render_feed(site, entries))
+
+
+@dataclass(frozen=True)
+class MethodPage:
+    """A method of the site."""
+
+    name: str
+    file: str  # below methods/
+    card: MethodCard | None  # None for a plug-in's
+    paper: Pieces
+    code: Pieces
+    rows: tuple[tuple[CampaignEntry, LeaderboardLine], ...]
+    curves: tuple[tuple[str, str, str], ...]  # campaign, title, svg
+    sweeps: tuple[tuple[str, SweepTable], ...]
+    published: tuple[tuple[str, str, str], ...]  # paper and table, backbone, average
+
+
+def method_file(name: str) -> str:
+    """Return the file name of a method's page; index.html is the list of methods."""
+    return f"{safe_name(name if name.lower() != 'index' else 'index of a method')}.html"
+
+
+def build_method_pages(entries: Sequence[CampaignEntry], curves: Curves) -> Iterator[MethodPage]:
+    """Yield the campaigns' methods by name."""
+    methods = own_methods()
+    rows: dict[str, list[tuple[CampaignEntry, LeaderboardLine]]] = {}
+    for entry in entries:
+        for line in entry.lines:
+            rows.setdefault(line.name, []).append((entry, line))
+    published: dict[str, list[tuple[str, str, str]]] = {}
+    for row in published_rows("sts7"):
+        if (figure := row.figures.get("avg")) is not None:
+            average = (row.first.source, row.first.backbone, figure.text)
+            published.setdefault(row.first.method, []).append(average)
+    for name in sorted(rows):
+        card = methods[name].card if name in methods else None
+        drawings = []
+        for campaign, drawn in curves.items():
+            drawings += [(campaign, str(title), str(svg)) for title, svg in drawn.get(name, ())]
+        sweeps = [(entry.campaign, table) for entry in entries for of, table in entry.sweeps if of == name]
+        yield MethodPage(
+            name,
+            method_file(name),
+            card,
+            split_links(card.paper) if card else (),
+            split_links(card.code, repository=True) if card else (),
+            tuple(rows[name]),
+            tuple(drawings[:MOST_CURVES]),
+            tuple(sweeps),
+            tuple(published.get(name, ())),
+        )
 
 
 def _write_published(output: SiteOutput, site: Site, entries: Sequence[CampaignEntry]) -> None:
@@ -122,8 +181,8 @@ _LINE = ("campaign", *_COLUMNS, "first rank", "last rank")
 
 
 def _campaign_facts(entry: CampaignEntry) -> dict[str, Any]:
-    facts = {name: value for name, value in asdict(entry).items() if name not in ("lines", "sweeps", "order")}
-    return facts | {"methods": entry.methods}
+    facts = asdict(entry) | {"methods": entry.methods}
+    return {name: value for name, value in facts.items() if name not in ("lines", "sweeps", "order")}
 
 
 def _campaign_row(e: CampaignEntry) -> tuple[object, ...]:
@@ -147,12 +206,6 @@ def _format_csv(header: Sequence[str], rows: Iterable[Iterable[object]]) -> byte
     return output.getvalue().encode()
 
 
-def render_robots(site: Site) -> bytes:
-    """Return robots.txt, with the sitemap if the site has an absolute address."""
-    sitemap = f"Sitemap: {site.url}sitemap.xml\n" if site.url else ""
-    return f"User-agent: *\nAllow: /\n{sitemap}".encode()
-
-
 def render_sitemap(site: Site, pages: Iterable[str]) -> bytes:
     """Return the sitemap of pages, given as paths below the root."""
     lines = "".join(f"<url><loc>{escape(site.url + path)}</loc></url>\n" for path in sorted(pages))
@@ -162,9 +215,8 @@ def render_sitemap(site: Site, pages: Iterable[str]) -> bytes:
 
 def render_feed(site: Site, entries: Sequence[CampaignEntry]) -> bytes:
     """Return an Atom feed of campaigns, the newest first."""
-    newest = sorted((e for e in entries if e.date), key=lambda e: (e.date, e.campaign), reverse=True)[
-        :_NEWEST
-    ]
+    dated = sorted((e for e in entries if e.date), key=lambda e: (e.date, e.campaign), reverse=True)
+    newest = dated[:_NEWEST]
     items = "".join(_render_item(site, entry) for entry in newest)
     updated = newest[0].date if newest else "1970-01-01T00:00:00+00:00"
     return (

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.options import format_option, load_plugin_options
-from bench.cli.output_file import write_file
+from bench.cli.options import format_option, load_plugin_options, write_file
 from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 

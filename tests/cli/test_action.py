@@ -129,7 +129,6 @@ def test_bench_gets_what_the_inputs_say(inputs: dict[str, str], expected: list[s
     ("strict", "bench"), [("false", 2), ("maybe", 0), ("True", 0), ("$(touch pwned)", 0)]
 )
 def test_a_use_that_fails_keeps_nothing_of_the_one_before(tmp_path: Path, strict: str, bench: int) -> None:
-    """It fails in bench check, or at a wrong switch before it."""
     runner = Runner(tmp_path, summary=None, bench=bench)
     folder = runner.workspace / "bench-check"
     folder.mkdir()

@@ -36,6 +36,7 @@ def test_main_job_and_resume(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monke
     assert cell["mean"] == pytest.approx(fmean(found[name].score("TOY") or 0 for name in noise), abs=1e-15)
     assert cell["n"] == 3
     before = {p: p.stat().st_mtime_ns for p in (tmp_path / "results").rglob("*.json")}
+    assert len(before) == 4
     code, out2, err = cli("run", "--methods", "noise,word_overlap", "--seeds", "1-4", *TOY)
     assert (code, "4 of 5" in err) == (0, True)
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items())
@@ -72,6 +73,7 @@ def test_a_failed_cell_is_a_record_and_runs_again(cli: Cli, tmp_path: Path, tiny
     code, out, err = cli(*arguments)
     assert (code, "error: 2 cell(s)" in err) == (1, True)
     found = records(tmp_path)
+    assert len(found) == 8
     failed = found["mini/broken/seed-2/toy.json"]
     assert (failed.status, failed.scores, failed.predictions) == ("failed", (), None)
     assert missing_facts(failed.reason, "RuntimeError: ", "no luck with", "bench_test_methods.py") == []
@@ -119,6 +121,7 @@ def test_dry_run_runs_nothing(cli: Cli, tmp_path: Path, option: str) -> None:
     assert missing_facts(out, "2 of 3", "0 training stages") == []
     assert ("1 worker(s)" in out) == (option == "--estimate")
     assert stable_bytes(tmp_path) == before
+    assert len(before) == 2
 
 
 def test_another_specification_is_never_taken_for_done(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
@@ -127,6 +130,7 @@ def test_another_specification_is_never_taken_for_done(cli: Cli, tmp_path: Path,
     base = ("run", "--methods", f"ours=hf:{model}", *TOY)
     assert cli(*base)[0] == 0
     first = stable_bytes(tmp_path)
+    assert len(first) == 2
     for option, value, *facts in (
         ("--threads", "2", "threads then 1, now 2"),
         ("--set", "ours.pooling=avg", "pooling then cls, now avg"),
@@ -150,6 +154,7 @@ def test_damaged_records_and_predictions_are_named_and_run_again(
     arguments = (*NOISE, "--seeds", "1-4")
     assert ": replaces " not in cli(*arguments)[2]
     good = stable_bytes(tmp_path)
+    assert len(good) == 8
     folder = tmp_path / "results" / "local" / "mini" / "noise"
     (folder / "seed-1" / "toy.json").write_text('{"half')
     (folder / "seed-2" / "toy.npz").write_bytes(b"rotten")
@@ -174,6 +179,7 @@ def test_damaged_records_and_predictions_are_named_and_run_again(
 def test_another_backbone_gets_its_own_folder(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     code, out, _ = cli("run", "--methods", "untrained,untrained:pooler", *TOY, "--backbone", str(tiny_bert))
     assert (code, "untrained[pooling=pooler]" in out) == (0, True)
+    assert len(records(tmp_path)) == 2
     (profile,) = {name.split("/")[0] for name in records(tmp_path)}
     assert profile.startswith("mini@")
     record = records(tmp_path)[f"{profile}/untrained[pooling=pooler]/no-seed/toy.json"]
@@ -318,6 +324,7 @@ def test_overlap_command_scores_records_on_clean_pairs(cli: Cli, tmp_path: Path)
     clean = sum(not set(pair) & set(anchors[:10]) for pair in pairs)
     assert tuple(counts[0].values()) == ("TOY", "exact", str(len(sentences)), "10", "180", str(clean))
     assert {row["method"]: row["seed"] for row in scores} == {"noise": "1", "word_overlap": ""}
+    assert len(scores) == 2
     for row in scores:
         assert float(row["low"]) < float(row["clean"]) < float(row["high"])
         assert row["n_clean"] == counts[0]["clean_pairs"]

@@ -63,10 +63,35 @@ def every_parameter() -> Iterator[tuple[str, click.Parameter]]:
         commands += [(f"{name} {sub}".strip(), inner) for sub, inner in below.items()]
 
 
+METHODS_OF = ("run --methods", "pack --methods", "export", "encode", "tune", "probe", "gradient", "show")
+SUITES_OF = ("run --dev", "probe --on", "data overlap --suite")
+COMPLETED: list[tuple[str, list[str]]] = [
+    ("re", ["report", "reproduce", "rerun"]),
+    ("run --con", ["--config"]),
+    ("list c", ["campaigns"]),
+    ("run --methods jtcse,tncse_si", ["jtcse,tncse_single"]),
+    ("run --methods simcse[lr=1e-5,steps=3],tncse_si", ["simcse[lr=1e-5,steps=3],tncse_single"]),
+    ("run --methods hf:there,vasc", ["hf:there,vascl"]),
+    ("run --methods vascl,vasc", []),  # given already
+    ("run --methods simcse[lr=1,vasc", []),  # still within the brackets
+    ("run --methods nothing_of_this_name", []),
+    *((f"{command} vasc", ["vascl"]) for command in (*METHODS_OF, "probe simcse", "conformance")),
+    ("run --suite sts7,stsb-d", ["sts7,stsb-dev"]),
+    *((f"{command} stsb-d", ["stsb-dev"]) for command in SUITES_OF),
+    ("sweep unsee_ml", ["unsee_mlp"]),
+]
+
+
+@pytest.mark.parametrize(("words", "completed"), COMPLETED)
+def test_a_word_is_completed(complete: Complete, words: str, completed: list[str]) -> None:
+    assert complete(*words.split()) == completed
+
+
 def test_methods_are_all_that_bench_list_shows(complete: Complete) -> None:
     discover()
     names = METHODS.names()
     assert {"simcse", "tncse", "jtcse"} <= set(names)
+    assert len(names) > 60
     assert complete("run", "--methods", "") == sorted([*names, "all"])
     assert complete("show", "") == names
     assert complete("show", "jtc") == [name for name in names if name.startswith("jtc")] != []
@@ -80,15 +105,13 @@ def test_methods_are_all_that_bench_list_shows(complete: Complete) -> None:
 def test_profiles_are_the_shipped_ones_and_files_that_are_profiles(
     complete: Complete, tmp_path: Path
 ) -> None:
-    shipped = profiles.profile_names()
     (tmp_path / "mine").mkdir()
     text = (ROOT / "bench" / "config" / "profiles" / "mini.toml").read_text(encoding="utf-8")
-    for file in ("own.toml", "mine/other.toml"):
-        (tmp_path / file).write_text(text, encoding="utf-8")
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
-    (tmp_path / "broken.toml").write_text("[")
+    files = {"own.toml": text, "mine/other.toml": text, "pyproject.toml": "[project]\n", "broken.toml": "["}
+    for file, content in files.items():
+        (tmp_path / file).write_text(content, encoding="utf-8")
     (tmp_path / "folder.toml").mkdir()
-    assert complete("run", "--profile", "") == sorted([*shipped, "own.toml"])
+    assert complete("run", "--profile", "") == sorted([*profiles.profile_names(), "own.toml"])
     assert complete("show", "simcse", "--profile", "minilm-m") == ["minilm-mlm"]
     assert complete("pretrain", "--profile", "ow") == ["own.toml"]
     assert complete("tune", "simcse", "--profile", "mine/") == ["mine/other.toml"]
@@ -158,6 +181,9 @@ def test_damaged_results_give_no_names_and_no_error(complete: Complete, tmp_path
     }.items():
         place(results, "local", name).write_bytes(content)
     (results / "local" / "mini" / "folder" / "seed-1" / "toy.json").mkdir(parents=True)
+    pipe = place(results, "local", "pipe")
+    pipe.unlink()
+    os.mkfifo(pipe)  # reading it would wait for a writer for ever
     place(results, "local", "whole")
     place(results, "local", "partly").write_bytes(b"{")
     second = place(results, "local", "partly", "mini")
@@ -226,7 +252,13 @@ def test_a_shell_completes(shell: str, words: str, completed: str, tmp_path: Pat
     assert output_of(shell, "-c", f"{source}\n{script}") == f"{completed}\n"
 
 
-def test_an_error_in_a_completion_is_no_output(complete: Complete, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_completion_is_no_output(
+    complete: Complete, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('executed').touch()\n")
+    assert complete("run", "--plugin", "evil.py", "--methods", "vasc") == ["vascl"]
+    assert not (tmp_path / "executed").exists()  # a plug-in is not run
+
     def fail() -> None:
         print("printed")
         print("warned", file=sys.stderr)
@@ -234,12 +266,6 @@ def test_an_error_in_a_completion_is_no_output(complete: Complete, monkeypatch: 
 
     monkeypatch.setattr("bench.registry.discover", fail)
     assert complete("run", "--methods", "") == []
-
-
-def test_no_plug_in_file_is_run(complete: Complete, tmp_path: Path) -> None:
-    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('executed').touch()\n")
-    assert complete("run", "--plugin", "evil.py", "--methods", "vasc") == ["vascl"]
-    assert not (tmp_path / "executed").exists()
 
 
 def test_a_key_press_loads_no_torch() -> None:

@@ -6,11 +6,13 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bench.config.method_ids import quote_path
 from tests.support.cli import Cli, records, refusal
 from tests.support.folders import copy, sentence_transformers_folder
+from tests.support.messages import numbers_in
 
 NAME = "my,folder[v=2]"
 TYPED = f'hf:"{NAME}":avg'
@@ -37,10 +39,11 @@ def succeed(cli: Cli, *line: str) -> str:
 def test_run_report_compare_and_the_same_command_again(cli: Cli, tmp_path: Path, folder: Path) -> None:
     methods = f'word_overlap,{TYPED},A=hf:"{NAME}",hf:"./{NAME}"[pooling=avg_first_last]'
     succeed(cli, "run", "--methods", methods, *TOY)
+    assert len(records(tmp_path)) == 4
     method = row(tmp_path)
     assert (method[:15], method[-13:]) == ("my_folder_v=2_-", "[pooling=avg]")
     assert {r.backbone["name"] for r in records(tmp_path).values() if r.backbone} == {NAME}
-    assert "4 of 4 cells" in cli("run", "--methods", methods, *TOY)[2]
+    assert numbers_in(cli("run", "--methods", methods, *TOY)[2])[:2] == [4, 4]
     (path,) = (p for p, r in records(tmp_path).items() if r.method == method)
     for line, expected in (
         (("report", "--methods", f'word_overlap,{method},A=hf:"{NAME}"'), method),
@@ -59,6 +62,7 @@ def test_sums_and_what_is_distilled(cli: Cli, tmp_path: Path, folder: Path, tiny
     methods += f',static[of=hf:"{NAME}"]'
     succeed(cli, "run", "--methods", methods, *TOY, "--set", "static.dimensions=4")
     found = {record.method: record for record in records(tmp_path).values()}
+    assert len(found) == 4
     (summed,) = (method for method in found if method.startswith("ensemble:"))
     assert (summed[:13], summed.count("+")) == ("ensemble:x_y-", 1)
     assert not any('"' in method or NAME in method for method in found)
@@ -88,6 +92,8 @@ def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: P
         ("run", "--methods", r"diffcse[generator=my\,folder\[v=2\]]", *TOY, "--dry-run"),
     ):
         succeed(cli, *line)
+    assert np.load(tmp_path / "v.npy").shape == (1, 16)
+    assert len(records(tmp_path)) == 5  # 2 of run.toml, A, exported and untrained
 
 
 @pytest.mark.parametrize(
@@ -202,3 +208,4 @@ def test_a_path_of_a_plugin(cli: Cli, tmp_path: Path, folder: Path) -> None:
     assert said.rstrip().endswith(f"type {shlex.quote(typed)}")
     succeed(cli, "run", "--methods", f'{typed},ensemble:folder:"{NAME}"+noise', *given)
     assert row(tmp_path).startswith("my_folder_v=2_-")
+    assert len(records(tmp_path)) == 3

@@ -179,7 +179,6 @@ def test_tables_are_those_of_program_and_records(page: str) -> None:
 
 
 def test_every_mark_has_its_end() -> None:
-    """One that is misspelt, or has no end, would stay empty unseen."""
     with_end = {*tables.TABLES, "speed-table"}
     for name, text in docs.TEXTS.items():
         opened = ""
@@ -260,7 +259,6 @@ def test_averages_in_the_text_are_the_records(campaign: str, method: str, printe
 @pytest.mark.campaigns
 @pytest.mark.parametrize("campaign", ["mini-equal", "minilm-lm"])
 def test_forty_five_unsupervised_methods_have_a_row(campaign: str) -> None:
-    """As results.md says; the others need labels, a checkpoint or methods that are named."""
     registry = discover()
     own = {name for name, method in registry if method.card.kind not in ("supervised", "external")}
     assert len(own & {record.name for record in ResultStore(docs.ROOT / "results", campaign).records()}) > 45

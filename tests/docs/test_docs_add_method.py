@@ -21,7 +21,9 @@ PAGE = (HERE.parent / "docs" / "add-your-method.md").read_text(encoding="utf-8")
 OF = {"all": "all", "train": "those that train", "seeded": "seeded ones", "vectors": "encoders"}
 
 
-BLOCKS = re.findall(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS: list[tuple[str, str, str]] = re.findall(
+    r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL
+)
 
 
 """Language, title and text: a file to write (it has a title), commands, or lines of what they print."""

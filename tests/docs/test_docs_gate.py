@@ -75,6 +75,7 @@ def test_what_bench_leaves_is_ignored_but_for_the_reference(repository: Path, cl
     git(repository, "add", ".")
     found = git(repository, "ls-files").splitlines()
     records = {name for name in found if name.startswith("results/")}
+    assert len(records) == 4
     assert records == {
         f"results/reference/mini/{method}/no-seed/mini.{kind}"
         for method in ("untrained", "my_method")

@@ -67,7 +67,6 @@ def test_a_freed_block_is_found_again() -> None:
 
 
 def test_the_probes_dont_load_sentence_transformers() -> None:
-    """Its import takes a second; the module is imported to tell encoders apart."""
     body = ast.parse((ROOT / "bench/nn/sentence_transformer.py").read_text()).body
     imported = {node.module for node in body if isinstance(node, ast.ImportFrom)}
     assert "bench.nn.st_modules" in imported

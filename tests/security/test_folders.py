@@ -1,9 +1,10 @@
-"""Hostile model folders: damaged, endless or leading elsewhere are refused in a line, and give no number."""
+"""Hostile model folders: damaged, endless, pickled or leading elsewhere are refused, nothing in them runs."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import struct
 from collections.abc import Callable
@@ -15,12 +16,16 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
+import bench
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder
+from bench.nn.encoder_folder import export_encoder
+from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_folder import hash_model, read_layer_count, resolve_folder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.cli import Cli
-from tests.support.hostile import Edit, as_pickle, put, settings
+from tests.support.hostile import PICKLE, Edit, as_legacy, as_pickle, as_zip, put, settings
+from tests.support.messages import missing_facts
 
 
 def weights_of(content: bytes) -> Edit:
@@ -33,6 +38,17 @@ def shards(name: str) -> Edit:
         (folder / "model.safetensors").rename(folder.parent / "outside.safetensors")
         index = {"metadata": {}, "weight_map": dict.fromkeys(weights, name)}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    return edit
+
+
+def edit_file(name: str, change: Callable[[Any], object]) -> Edit:
+    """Change a JSON file in place."""
+
+    def edit(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        change(content)
+        (folder / name).write_text(json.dumps(content))
 
     return edit
 
@@ -51,22 +67,42 @@ def no_tokenizer(folder: Path) -> None:
     as_pickle(folder, "tokenizer.pkl")
 
 
-def hardly_a_word(folder: Path) -> None:
+def keep_special_tokens(tokenizer: dict[str, Any]) -> None:
     """As transformers saves a tokenizer whose vocabulary it made up."""
-    file = folder / "tokenizer.json"
-    made = json.loads(file.read_text())
-    special = {token["content"] for token in made["added_tokens"]}
-    made["model"]["vocab"] = {word: at for word, at in made["model"]["vocab"].items() if word in special}
-    file.write_text(json.dumps(made))
+    special = [token["content"] for token in tokenizer["added_tokens"]]
+    words = tokenizer["model"]["vocab"]
+    tokenizer["model"]["vocab"] = {word: words[word] for word in special if word in words}
 
 
+def pooling(**values: object) -> Edit:
+    return edit_file("modules.json", lambda modules: modules[1].update(values))
+
+
+def new_module(kind: str, file: str, **settings: object) -> Edit:
+    """Put another of sentence-transformers' modules behind the pooling."""
+    new = {"idx": 2, "name": "2", "path": "2_New", "type": f"sentence_transformers.models.{kind}"}
+
+    def edit(folder: Path) -> None:
+        edit_file("modules.json", lambda modules: modules.append(new))(folder)
+        put(folder, f"2_New/{file}", **settings)
+
+    return edit
+
+
+LOADERS: dict[str, Callable[[Path], object]] = {
+    "hf": TransformerEncoder,
+    "st": SentenceTransformerEncoder,
+    "masked_lm": load_masked_lm,
+}
+CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
+BERT, POOLING = "sentence_bert_config.json", "1_Pooling/config.json"
+hardly_a_word = edit_file("tokenizer.json", keep_special_tokens)
 OVERFLOW = b'{"a":{"dtype":"F32","shape":[4294967296,4294967296,4294967296],"data_offsets":[0,0]}}'
 WEIGHT = "encoder.layer.1.output.dense.weight"
 SHAPES = "m: this model can't be loaded: the shapes of its weights aren't those that config.json gives"
 MISSING = f"m: 1 weight(s) are missing from the checkpoint, the first is {WEIGHT}"
 CODE = "is code from elsewhere, which is not executed; expected eager, sdpa or another of transformers' own"
 INDEX = "m/model.safetensors.index.json: it names the weights file '{}'"
-CONFIG, TOKENIZER = "config.json", "tokenizer_config.json"
 FEW_TOKENS = "the tokenizer knows 5 tokens, the model"
 LOAD = "m: this model can't be loaded: "
 HOSTILE_FOLDERS: list[tuple[Edit, str]] = [
@@ -91,35 +127,71 @@ HOSTILE_FOLDERS: list[tuple[Edit, str]] = [
     (change_weights(lambda weights: weights.update({WEIGHT: torch.zeros(3, 3)})), SHAPES),
     (change_weights(lambda weights: weights.pop(WEIGHT)), MISSING),
 ]
-
-
-@pytest.mark.parametrize(("edit", "message"), HOSTILE_FOLDERS)
-def test_folders_that_are_not_what_they_say(model: Path, edit: Edit, message: str) -> None:
-    edit(model)
-    with pytest.raises(InputError) as caught:
-        TransformerEncoder(model, "avg")
-    assert message in str(caught.value)
+KINDS = (
+    *("os.system", "evil.X", "m.evil.X", "sentence_transformers_evil.X", "sentence_transformers."),
+    *("sentence_transformers.base.model.torch", "sentence_transformers.util.misc.importlib.X()"),
+)
+FOREIGN = "m/modules.json: it names the foreign class '{}', which is not executed"
+ANOTHER = "m/2_New/{}: it names the foreign class 'evil.X'"
+ROUTES = {"types": {"a": "evil.X"}, "structure": {}, "parameters": {}}
+LOADING: tuple[tuple[str, str, object], ...] = (
+    ("model_args", "weights_only", False),
+    ("model_kwargs", "weights_only", False),
+    ("model_args", "use_kernels", True),
+    ("model_args", "state_dict", {}),
+    ("tokenizer_args", "tokenizer_file", "/etc/hostname"),
+    ("config_args", "name_or_path", "evil/x"),
+)
+LOADED = "holds '{}', which decides how the files are loaded"
+HOSTILE_MODULES: list[tuple[Edit, str]] = [
+    (change_weights(lambda weights: weights.pop(WEIGHT)), MISSING),
+    (no_tokenizer, "the tokenizer's vocabulary is missing"),
+    (hardly_a_word, FEW_TOKENS),
+    (settings(POOLING, word_embedding_dimension=10**12), LOAD),
+    (settings(POOLING, word_embedding_dimension=-1), LOAD),
+    (settings(POOLING, word_embedding_dimension=8), "8 components"),
+    (settings(POOLING, pooling_mode="evil.X"), LOAD),
+    (settings(BERT, max_seq_length=-1), "longest input is -1 tokens"),
+    (settings(BERT, max_seq_length=[]), "longest input is [] tokens"),
+    *((pooling(type=kind), FOREIGN.format(kind)) for kind in KINDS),
+    (pooling(path="../other"), "m/modules.json: the module's path '../other' leads out of the folder"),
+    (pooling(path="/etc"), "m/modules.json: the module's path '/etc' leads out of the folder"),
+    (pooling(path=7), "m/modules.json: module 2 has no path"),
+    (new_module("WordEmbeddings", "wordembedding_config.json", tokenizer_class="evil.X"),
+     ANOTHER.format("wordembedding_config.json")),
+    (new_module("Router", "router_config.json", **ROUTES), ANOTHER.format("router_config.json")),
+    (new_module("Dense", "config.json", activation_function="evil.X", in_features=1, out_features=1),
+     ANOTHER.format("config.json")),
+    *((settings(BERT, **{of: {name: value}}), f"m/{BERT}: {of} {LOADED.format(name)}")
+      for of, name, value in LOADING),
+    (settings(BERT, model_args={"attn_implementation": "evil/k"}), "'evil/k' is code from elsewhere"),
+    (settings(BERT, tokenizer_name_or_path="evil/x"), f"m/{BERT}: it names another model's tokenizer"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (change_weights(lambda weights: weights.pop(WEIGHT)), MISSING),
-        (no_tokenizer, "the tokenizer's vocabulary is missing"),
-        (hardly_a_word, FEW_TOKENS),
-        (settings("1_Pooling/config.json", word_embedding_dimension=10**12), LOAD),
-        (settings("1_Pooling/config.json", word_embedding_dimension=-1), LOAD),
-        (settings("1_Pooling/config.json", word_embedding_dimension=8), "8 components"),
-        (settings("1_Pooling/config.json", pooling_mode="evil.X"), LOAD),
-        (settings("sentence_bert_config.json", max_seq_length=-1), "longest input is -1 tokens"),
-        (settings("sentence_bert_config.json", max_seq_length=[]), "longest input is [] tokens"),
-    ],
+    ("loader", "edit", "message"),
+    [*(("hf", *row) for row in HOSTILE_FOLDERS), *(("st", *row) for row in HOSTILE_MODULES)],
 )
-def test_sentence_transformers_folders_that_are_not_whole(model: Path, edit: Edit, message: str) -> None:
+def test_folders_that_are_not_what_they_say(model: Path, loader: str, edit: Edit, message: str) -> None:
     edit(model)
     with pytest.raises(InputError) as caught:
-        SentenceTransformerEncoder(model)
+        LOADERS[loader](model)
     assert message in str(caught.value)
+
+
+def test_code_beside_a_known_architecture_stays_text_and_another_tokenizer_is_not_taken(model: Path) -> None:
+    plain = TransformerEncoder(model, "avg").encode(["the doctor"])
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    words = tokenizer["model"]["vocab"]
+    words["the"], words["doctor"] = words["doctor"], words["the"]
+    other = model.parent / "other.json"
+    other.write_text(json.dumps(tokenizer))
+    put(model, TOKENIZER, tokenizer_file=str(other), vocab_file="/etc/hostname", name_or_path="evil/x")
+    assert (TransformerEncoder(model, "avg").encode(["the doctor"]) == plain).all()
+    put(model, CONFIG, auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
+    put(model, TOKENIZER, auto_map={"AutoTokenizer": ["evil.X", "evil.X"]}, tokenizer_class="X")
+    assert (TransformerEncoder(model, "avg").encode(["the doctor"]) == plain).all()
 
 
 @pytest.mark.parametrize("option", ["hf", "st"])
@@ -130,25 +202,12 @@ def test_weights_that_are_no_numbers_give_no_number(cli: Cli, model: Path, optio
     assert not any(character.isdigit() for character in out.splitlines()[4].split("0 of 1")[1])
 
 
-def test_code_beside_a_known_architecture_stays_text(model: Path) -> None:
-    plain = TransformerEncoder(model, "avg").encode(["the doctor"])
-    put(model, CONFIG, auto_map={"AutoConfig": "evil.C", "AutoModel": "evil.M"})
-    put(model, "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.X", "evil.X"]}, tokenizer_class="X")
-    assert (TransformerEncoder(model, "avg").encode(["the doctor"]) == plain).all()
-
-
-def test_another_tokenizer_is_not_taken(model: Path) -> None:
-    plain = TransformerEncoder(model, "avg").encode(["the doctor"])
-    tokenizer = json.loads((model / "tokenizer.json").read_text())
-    words = tokenizer["model"]["vocab"]
-    words["the"], words["doctor"] = words["doctor"], words["the"]
-    (model.parent / "other.json").write_text(json.dumps(tokenizer))
-    other = str(model.parent / "other.json")
-    put(model, TOKENIZER, tokenizer_file=other, vocab_file="/etc/hostname", name_or_path="evil/x")
-    assert (TransformerEncoder(model, "avg").encode(["the doctor"]) == plain).all()
-
-
 def test_a_hash_holds_what_links_lead_to(model: Path) -> None:
+    assert read_layer_count(model) == (3, True)
+    os.mkfifo(model / "vocab.txt")
+    with pytest.raises(InputError, match=r"m: 'vocab\.txt' is not a plain file"):
+        resolve_folder(str(model), where="--methods")
+    (model / "vocab.txt").unlink()
     outside = model.parent / "outside"
     outside.mkdir()
     (model / "model.safetensors").rename(outside / "w")
@@ -161,19 +220,9 @@ def test_a_hash_holds_what_links_lead_to(model: Path) -> None:
     (model / "1_Pooling").symlink_to(outside / "pooling")
     with pytest.raises(InputError, match=r"m: the folder '1_Pooling' is a link, .*; put a copy there"):
         resolve_folder(str(model), where="--methods")
-
-
-def test_damaged_weights_have_no_shape(model: Path) -> None:
-    assert read_layer_count(model) == (3, True)
     (model / "model.safetensors").write_bytes(struct.pack("<Q", 2**63))
     with pytest.raises(InputError, match=r"m: model\.safetensors can't be read: "):
         read_layer_count(model)
-
-
-def test_a_pipe_in_a_folder_is_no_endless_file(model: Path) -> None:
-    os.mkfifo(model / "vocab.txt")
-    with pytest.raises(InputError, match=r"m: 'vocab\.txt' is not a plain file"):
-        resolve_folder(str(model), where="--methods")
 
 
 @pytest.mark.parametrize("kind", ["detr", "dpt", "upernet"])
@@ -194,3 +243,42 @@ def test_settings_that_name_another_model_ask_no_network(
         TransformerEncoder(model)
     assert asked == []
     assert constants.HF_HUB_OFFLINE is False
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("payload", [as_zip, as_legacy, as_pickle])
+@pytest.mark.parametrize("loader", LOADERS)
+def test_a_pickle_is_never_run(model: Path, loader: str, payload: Callable[[Path], None]) -> None:
+    (model / "model.safetensors").unlink()
+    payload(model)
+    with pytest.raises(InputError) as caught:
+        LOADERS[loader](model)
+    assert PICKLE in str(caught.value)
+    assert str(caught.value).startswith("m: ")
+
+
+@pytest.mark.parametrize("option", ["hf", "st", "--backbone"])
+def test_a_pickle_fails_its_cell_in_one_line(cli: Cli, model: Path, option: str) -> None:
+    (model / "model.safetensors").unlink()
+    as_zip(model)
+    given = ("untrained", "--backbone", str(model)) if option == "--backbone" else (f"{option}:{model}",)
+    code, out, err = cli("run", "--suite", "toy", "--methods", *given)
+    assert (code, PICKLE in err, "Traceback" in err) == (1, True, False)
+    assert "0.00" not in out
+
+
+def test_exported_folders_hold_no_pickle(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_encoder(TransformerEncoder(model, "avg"), out, "# card\n")
+    as_zip(out)
+    assert bench.load(out).dim == 16  # safetensors, whatever lies beside
+    (out / "model.safetensors").unlink()
+    twin = tmp_path / "twin"
+    twin.mkdir()
+    shutil.copytree(out, twin / "part-1")
+    shutil.copytree(out, twin / "part-2")
+    put(twin, "twin.json", schema=1, kind="sum", parts=["part-1", "part-2"], weights=[1, 1])
+    for folder, where in ((out, "out"), (twin, "part-1")):
+        with pytest.raises(InputError) as caught:
+            bench.load(folder)
+        assert missing_facts(caught.value, f"{where}: ", "expected model.safetensors") == []

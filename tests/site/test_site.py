@@ -46,7 +46,7 @@ def made(first: Made, tmp_path: Path) -> Made:
 
 
 def counts(out: str) -> list[float]:
-    """Return the numbers of campaigns made and kept, and of files removed, in the last line."""
+    """The numbers of campaigns made and kept, and of files removed, in the last line."""
     return numbers_in(out.rpartition(": ")[2])
 
 
@@ -56,34 +56,19 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(data), encoding="utf-8")
 
 
-def test_a_second_build_writes_nothing(made: Made) -> None:
-    results, site = made
-    before = times(site)
-    _, out, _ = make_site(results, site)
-    assert counts(out) == [0, 2]
-    assert times(site) == before
-
-
 def test_one_edited_record_makes_its_campaign_again(made: Made) -> None:
     results, site = made
     before = times(site)
+    assert counts(make_site(results, site)[1]) == [0, 2]
+    assert times(site) == before
     store = ResultStore(results, "one")
     add(store, make_record("simcse", 1, {"STS12": 0.61, "STSB": 0.62}))
-    _, out, _ = make_site(results, site)
-    assert counts(out) == [1, 1]
+    assert counts(make_site(results, site)[1]) == [1, 1]
     changed = {path for path, when in times(site).items() if before.get(path) != when}
     assert {"campaigns/one/index.html", "campaigns/one/pairs.js", "methods/simcse.html"} <= changed
     assert not {path for path in changed if path.startswith("campaigns/two/") or path == "methods/mhe.html"}
     path = store.path(store.records()[-1].place)
     assert path.read_bytes() == (site / "campaigns/one/records" / path.relative_to(store.root)).read_bytes()
-
-
-def test_a_first_build_that_was_killed_is_repeated(first: Made, tmp_path: Path) -> None:
-    results, whole = first
-    site = tmp_path / "site"
-    open_site(site).put("campaigns/one/index.html", b"<p>half")
-    assert counts(make_site(results, site)[1]) == [2, 0]
-    assert contents(site) == contents(whole)
 
 
 def test_what_a_killed_build_leaves_of_a_withdrawn_campaign_is_removed(
@@ -119,8 +104,7 @@ def test_what_is_gone_is_removed_and_nothing_else(made: Made) -> None:
     assert (counts(out)[0], len(counts(out))) == (0, 3)  # the last: files removed
     there = contents(site)
     assert [path for path in there if path.startswith("campaigns/two/")] == ["campaigns/two/mine.txt"]
-    assert "CNAME" in there
-    assert not [path for path in there if "mhe" in path]
+    assert ("CNAME" in there, [path for path in there if "mhe" in path]) == (True, [])
     assert not (site / "campaigns/two/tables").exists()
     assert dead_links(site) == []
 
@@ -131,31 +115,26 @@ def test_what_is_gone_is_removed_and_nothing_else(made: Made) -> None:
 def test_an_edited_file_of_the_site_is_made_again(made: Made, path: str) -> None:
     results, site = made
     before = contents(site)
-    (site / path).write_text("edited")
-    make_site(results, site)
-    assert contents(site) == before
-    (site / path).unlink()
-    make_site(results, site)
-    assert contents(site) == before
+    for damage in (lambda file: file.write_text("edited"), Path.unlink):
+        damage(site / path)
+        make_site(results, site)
+        assert contents(site) == before
 
 
 def test_an_edited_list_of_files_leads_nowhere(made: Made) -> None:
     results, site = made
     before, outside = contents(site), site.parent / "outside.txt"
     outside.write_text("not bench's")
-    known = sha256(outside.read_bytes()).hexdigest()
     paths = ["../outside.txt", str(outside), "campaigns/../../outside.txt"]
     paths += ["a\0b", "\ud800", "", ".", "campaigns"]
 
     def lead_out(data: dict[str, Any]) -> None:
-        data["files"] |= dict.fromkeys(paths, known)
+        data["files"] |= dict.fromkeys(paths, sha256(outside.read_bytes()).hexdigest())
         data["campaigns"]["../outside"] = "x"
 
     edit(site / "site.json", lead_out)
     code, _, err = make_site(results, site)
-    assert code == 1
-    assert "internal error" not in err
-    assert outside.read_text() == "not bench's"
+    assert (code, "internal error" in err, outside.read_text()) == (1, False, "not bench's")
     assert contents(site) == before
 
 
@@ -168,18 +147,15 @@ def test_an_edited_entry_leads_nowhere(made: Made) -> None:
         data["files"]["campaigns/one/campaign.json"] = sha256(path.read_bytes()).hexdigest()
 
     for change in (
-        lambda data: data.update(campaign="../../../x"),
-        lambda data: data.update(lines=[{"method": "x"}]),
+        lambda: edit(path, lambda data: data.update(campaign="../../../x")),
+        lambda: edit(path, lambda data: data.update(lines=[{"method": "x"}])),
+        lambda: path.write_bytes(b"\xff\xfe"),
     ):
-        edit(path, change)
+        change()
         edit(site / "site.json", in_the_list)
         code, _, err = make_site(results, site)
         assert (code, "internal error" in err) == (1, False)
         assert contents(site) == before
-    path.write_bytes(b"\xff\xfe")
-    edit(site / "site.json", in_the_list)
-    make_site(results, site)
-    assert contents(site) == before
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"files": []}', '{"files": {}}', "[" * 100_000, "\udcff"])
@@ -195,12 +171,13 @@ def test_a_list_of_files_that_is_none_is_refused(first: Made, tmp_path: Path, te
 
 def test_another_folder_is_refused(first: Made, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
-    code, _, err = make_site(first[0], tmp_path)
-    assert (code, "not empty" in err) == (2, True)
-    code, _, err = make_site(first[0], tmp_path / "thesis.tex")
-    assert (code, "can't be used" in err, err.count("\n")) == (2, True, 1)
-    code, _, err = make_site(tmp_path / "no results", tmp_path / "new")
-    assert (code, "no campaign here" in err) == (2, True)
+    for results, out, fact in (
+        (first[0], tmp_path, "not empty"),
+        (first[0], tmp_path / "thesis.tex", "can't be used"),
+        (tmp_path / "no results", tmp_path / "new", "no campaign here"),
+    ):
+        code, _, err = make_site(results, out)
+        assert (code, fact in err, err.count("\n")) == (2, True, 1)
     assert list(contents(tmp_path)) == ["thesis.tex"]
 
 
@@ -221,19 +198,33 @@ def test_an_address_that_is_none_is_refused(first: Made, tmp_path: Path, url: st
 
 
 def test_runs_without_a_finding_are_verified(tmp_path: Path) -> None:
-    """Exit 0, and 1 as soon as a cell failed, which bench verify counts as a finding."""
-    store = real(tmp_path / "results")
-    code, out, err = make_site(tmp_path / "results", tmp_path / "site")
+    results, site = tmp_path / "results", tmp_path / "site"
+    store = real(results)
+    code, out, err = make_site(results, site)
     assert (code, counts(out), missing_facts(err, "sitemap", "--url")) == (0, [1, 0], [])
-    entry = json.loads((tmp_path / "site/campaigns/real/campaign.json").read_text())
-    assert (entry["check"]["status"], entry["error"], entry["failed"]) == ("verified", "", 0)
-    assert "verified" in read(tmp_path / "site/index.html").text
+    entry = json.loads((site / "campaigns/real/campaign.json").read_text())
+    assert (entry["check"]["status"], entry["error"]) == ("verified", "")
+    assert (entry["records"], entry["failed"]) == (9, 0)
+    assert "verified" in read(site / "index.html").text
     lost = next(r for r in store.records() if r.method == "simcse" and r.seed == 3)
     reason = "RuntimeError: out of luck"
     add(store, replace(lost, status="failed", reason=reason, scores=(), predictions=None))
-    code, _, err = make_site(tmp_path / "results", tmp_path / "site")
+    code, _, err = make_site(results, site)
     assert (code, missing_facts(err, "in doubt", "campaign real")) == (1, [])
-    assert "out of luck" in read(tmp_path / "site/campaigns/real/index.html").text
+    assert "out of luck" in read(site / "campaigns/real/index.html").text
+    path = next((store.root / "mini/simcse/seed-1").glob("*.json"))
+    path.write_text(path.read_text()[:500])
+    code, _, err = make_site(results, site)
+    assert (code, missing_facts(err, "in doubt", "campaign real")) == (1, [])
+    page = read(site / "campaigns/real/index.html").text
+    assert missing_facts(page, "Unreadable: simcse seed 1: ", "not a run record", "1 shape") == []
+    entry = json.loads((site / "campaigns/real/campaign.json").read_text())
+    assert entry["check"]["status"] == "faults"
+    assert (entry["records"], entry["failed"]) == (7, 2)
+    assert str(tmp_path) not in "".join(content.decode() for content in contents(site).values())
+    assert dead_links(site) == []
+    code, out, _ = make_site(results, site)
+    assert (code, counts(out)) == (1, [0, 1])
 
 
 def test_a_failed_cell_is_no_zero(tmp_path: Path) -> None:
@@ -252,23 +243,6 @@ def test_a_failed_cell_is_no_zero(tmp_path: Path) -> None:
     assert "4, 2 failed" in read(tmp_path / "site/index.html").text
     places = (tmp_path / "site/data/compare.js").read_text()
     assert "mhe" not in places
-
-
-def test_a_damaged_record_is_said_and_the_rest_shown(tmp_path: Path) -> None:
-    store = real(tmp_path / "results")
-    path = next((store.root / "mini/simcse/seed-1").glob("*.json"))
-    path.write_text(path.read_text()[:500])
-    code, _, err = make_site(tmp_path / "results", tmp_path / "site")
-    assert (code, missing_facts(err, "in doubt", "campaign real")) == (1, [])
-    page = read(tmp_path / "site/campaigns/real/index.html").text
-    assert missing_facts(page, "Unreadable: simcse seed 1: ", "not a run record") == []
-    assert "1 shape" in page
-    entry = json.loads((tmp_path / "site/campaigns/real/campaign.json").read_text())
-    assert entry["check"]["status"] == "faults"
-    assert str(tmp_path) not in "".join(c.decode() for c in contents(tmp_path / "site").values())
-    assert dead_links(tmp_path / "site") == []
-    code, out, _ = make_site(tmp_path / "results", tmp_path / "site")
-    assert (code, counts(out)) == (1, [0, 1])
 
 
 def test_a_campaign_that_can_not_be_reported_is_shown_as_such(tmp_path: Path) -> None:
@@ -290,7 +264,6 @@ def test_a_campaign_that_can_not_be_reported_is_shown_as_such(tmp_path: Path) ->
 
 
 def test_what_machines_read(tmp_path: Path) -> None:
-    """Titles and senders of any kind leave sitemap and feed well-formed; both name absolute addresses."""
     who = '<b>&"x" ]]> é 中文'
     for place, name in enumerate(("one", "two")):
         record = make_record("a&b <x>", 1, {"STS12": 0.5})
@@ -314,31 +287,20 @@ def test_what_machines_read(tmp_path: Path) -> None:
 
 
 def test_the_same_results_give_the_same_bytes(first: Made, tmp_path: Path) -> None:
-    """In another folder, from another folder, whatever was there before."""
     results, site = first
+    open_site(tmp_path / "killed").put("campaigns/one/index.html", b"<p>half")
+    assert counts(make_site(results, tmp_path / "killed")[1]) == [2, 0]
     shutil.copytree(results, tmp_path / "elsewhere")
     extra = small(tmp_path / "elsewhere", "extra")
     make_site(tmp_path / "elsewhere", tmp_path / "out")
     shutil.rmtree(extra.root)
     make_site(tmp_path / "elsewhere", tmp_path / "out")
-    assert contents(tmp_path / "out") == contents(site)
-
-
-def test_names_of_pages_hide_none(tmp_path: Path) -> None:
-    """A method may be called as the list of methods is, and a campaign as a page."""
-    small(tmp_path / "results", "methods", "index", "compare")
-    make_site(tmp_path / "results", tmp_path / "site")
-    assert "2 methods" in read(tmp_path / "site/methods/index.html").text
-    assert dead_links(tmp_path / "site") == []
-    assert len(list((tmp_path / "site/methods").iterdir())) == 3
-    for page, here in (("methods/compare.html", 0), ("compare.html", 1), ("methods/index.html", 1)):
-        assert (tmp_path / "site" / page).read_text().count("aria-current") == here, page
+    assert contents(tmp_path / "out") == contents(tmp_path / "killed") == contents(site)
 
 
 def test_data_that_come_later_are_verified_with(
     first: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BENCH_DATA counts as --data does: what is verified depends on it."""
     monkeypatch.delenv("BENCH_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     make_site(first[0], tmp_path / "site")
@@ -350,3 +312,13 @@ def test_data_that_come_later_are_verified_with(
     (tmp_path / "elsewhere/file").write_text("a")
     assert counts(make_site(first[0], tmp_path / "site")[1]) == [2, 0]  # data below a link
     assert counts(make_site(first[0], tmp_path / "site")[1]) == [0, 2]
+
+
+def test_names_of_pages_hide_none(tmp_path: Path) -> None:
+    small(tmp_path / "results", "methods", "index", "compare")
+    make_site(tmp_path / "results", tmp_path / "site")
+    assert "2 methods" in read(tmp_path / "site/methods/index.html").text
+    assert dead_links(tmp_path / "site") == []
+    assert len(list((tmp_path / "site/methods").iterdir())) == 3
+    for page, here in (("methods/compare.html", 0), ("compare.html", 1), ("methods/index.html", 1)):
+        assert (tmp_path / "site" / page).read_text().count("aria-current") == here, page

@@ -85,7 +85,6 @@ def as_typed(*names: str) -> str:
     ],
 )
 def test_every_page_at_every_width(browser: Page, site: Path, width: int, theme: str) -> None:
-    """No message, no request, no overflow, no script of a name; every control can be read."""
     browser.show_as(width, 900, theme)
     browser.open(site / "index.html")
     browser.run("localStorage.clear()")
@@ -150,44 +149,6 @@ def test_a_theme_is_kept_from_page_to_page(browser: Page, site: Path) -> None:
     browser.run("localStorage.clear()")
 
 
-def test_the_slider_shows_fewer_seeds(browser: Page, site: Path) -> None:
-    go(browser, site / "campaigns/hostile/index.html")
-    place = "document.querySelector('.used')"
-    text = f"{place}.querySelector('table').innerText"
-    whole = browser.run(text)
-    browser.run(f"{place}.querySelector('input').focus()")
-    browser.press("ArrowLeft", 37)
-    two = browser.run(text)
-    assert numbers_in(browser.run(STATUS)) == [2, 3, 1, 2]
-    browser.press("ArrowLeft", 37)
-    one = browser.run(text)
-    assert len({whole, two, one}) == 3
-    assert numbers_in(browser.run(STATUS)) == [1, 3, 1]
-    assert "Nothing can be tested" not in whole
-    assert "can be tested" in browser.run(f"{place}.innerText")
-    value = browser.run(f"{place}.querySelector('input').getAttribute('aria-valuetext')")
-    assert numbers_in(value) == [1, 3, 1]
-    assert HOSTILE[0] in one
-    data = browser.run(f"JSON.parse({place}.querySelector('script').textContent)")
-    averages = browser.run(f"[...{place}.querySelectorAll('tbody tr')].map(r => r.cells[1].textContent)")
-    assert averages == [f"{100 * row[1]:.2f}" for row in data["steps"][0]]
-
-
-def test_one_leaderboard_of_several(browser: Page, site: Path) -> None:
-    go(browser, site / "campaigns/two/index.html")
-    boards = "[...document.querySelectorAll('#leaderboard .board')].map(b => b.checkVisibility())"
-    assert browser.run(boards) == [True, True]
-    select = "document.querySelector('select.places')"
-    browser.run(f"{select}.value = 'board-2'; {select}.dispatchEvent(new Event('change'))")
-    assert browser.run(boards) == [False, True]
-    assert "leaderboard.place=board-2" in browser.run("location.hash")
-    hash_ = browser.run("location.hash.slice(1)")
-    go(browser, site / "campaigns/two/index.html", hash_)
-    wait(browser, f"JSON.stringify({boards}) === '[false,true]'")
-    browser.run(f"{select}.value = ''; {select}.dispatchEvent(new Event('change'))")
-    assert browser.run(boards) == [True, True]
-
-
 @pytest.mark.parametrize("other", HOSTILE)
 def test_two_methods_by_address(browser: Page, site: Path, other: str) -> None:
     go(browser, site / "compare.html", as_typed(other, "simcse"))
@@ -209,26 +170,47 @@ def test_two_methods_by_address(browser: Page, site: Path, other: str) -> None:
 
 
 def test_names_in_an_address_that_nobody_has(browser: Page, site: Path) -> None:
-    lines = "[...document.querySelectorAll('#compared > *')].map(e => e.textContent)"
-    for place, said in (
-        (as_typed("simcse", "<img src=x>"), "No campaign here has <img src=x>."),
-        (as_typed("no", "nobody"), "No campaign here has no nor nobody."),
-        ("simcse", "No campaign here has two such methods."),
-        ("50%,simcse", "No campaign here has 50%."),
+    for page, place, said in (
+        ("compare", as_typed("simcse", "<img src=x>"), "No campaign here has <img src=x>."),
+        ("compare", as_typed("no", "nobody"), "No campaign here has no nor nobody."),
+        ("compare", "simcse", "No campaign here has two such methods."),
+        ("compare", "50%,simcse", "No campaign here has 50%."),
+        ("compare", as_typed("simcse", "simcse"), "Choose two methods."),
+        ("items", as_typed("hostile/0", "simcse", "<b>nobody"), "No pairs of <b>nobody in hostile."),
+        ("items", as_typed("nowhere/0", "simcse", "mhe"), "No pairs of nowhere/0 here."),
     ):
-        go(browser, site / "compare.html", place)
-        wait(
-            browser, f"{lines}.length === 1 && {lines}[0] !== 'Loading.' && {lines}[0] === {json.dumps(said)}"
-        )
-    go(browser, site / "compare.html", as_typed("simcse", "simcse"))
-    wait(browser, f"{lines}[0] === 'Choose two methods.'")
-    lines = lines.replace("compared", "browsed")
-    for place, said in (
-        (as_typed("hostile/0", "simcse", "<b>nobody"), "No pairs of <b>nobody in hostile."),
-        (as_typed("nowhere/0", "simcse", "mhe"), "No pairs of nowhere/0 here."),
-    ):
-        go(browser, site / "items.html", place)
-        wait(browser, f"{lines}.length === 1 && {lines}[0] === {json.dumps(said)}")
+        go(browser, site / f"{page}.html", place)
+        shown = "#compared > *" if page == "compare" else "#browsed > *"
+        lines = f"[...document.querySelectorAll('{shown}')].map(e => e.textContent)"
+        wait(browser, f"{lines}[0] === {json.dumps(said)}")
+        assert page == "compare" or browser.run(f"{lines}.length") == 1
+
+
+def test_the_first_stop_of_the_keyboard_skips_and_paper_shows_no_controls(browser: Page, site: Path) -> None:
+    controls = "[...document.querySelectorAll('.top, .controls, .tools, .files')]"
+    visible = f"{controls}.filter(e => e.checkVisibility()).length"
+    for path in ("index.html", "campaigns/hostile/index.html", "compare.html", "methods/simcse.html"):
+        go(browser, site / path)
+        browser.press("Tab", 9)
+        assert browser.run("document.activeElement.className") == "skip", path
+        assert browser.run("document.activeElement.getBoundingClientRect().top >= 0"), path
+        browser.press("Enter", 13)
+        wait(browser, "location.hash === '#content'")
+        browser.press("Tab", 9)
+        assert browser.run("!document.activeElement.closest('.top')"), path
+        browser.press("Tab", 9)
+        assert browser.run("document.querySelector('main').contains(document.activeElement)"), path
+        assert browser.run(visible) > 0
+        browser.show_as(1400, 900, media="print")
+        assert browser.run(visible) == 0, path
+        browser.show_as(1400, 900)
+        browser.call("Page.printToPDF")
+    features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    browser.call("Emulation.setEmulatedMedia", features=features)
+    go(browser, site / "campaigns/hostile/index.html", "seeds-used")
+    assert browser.run("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+    assert browser.run("document.getAnimations().length") == 0
+    wait(browser, "scrollY > 0")
 
 
 def test_a_link_of_the_pairs_compares_them(browser: Page, site: Path) -> None:
@@ -269,36 +251,36 @@ def test_pairs_of_sentences_by_address(browser: Page, site: Path) -> None:
     assert browser.run("decodeURIComponent(location.hash)").startswith("#hostile/0,<script>")
 
 
-def test_paper_shows_no_controls(browser: Page, site: Path) -> None:
-    controls = "[...document.querySelectorAll('.top, .controls, .tools, .files')]"
-    visible = f"{controls}.filter(e => e.checkVisibility()).length"
-    for path in ("campaigns/hostile/index.html", "compare.html", "index.html"):
-        go(browser, site / path)
-        assert browser.run(visible) > 0
-        browser.show_as(1400, 900, media="print")
-        assert browser.run(visible) == 0, path
-        browser.show_as(1400, 900)
-        browser.call("Page.printToPDF")
-
-
-def test_without_motion_nothing_moves(browser: Page, site: Path) -> None:
-    features = [{"name": "prefers-reduced-motion", "value": "reduce"}]
-    browser.call("Emulation.setEmulatedMedia", features=features)
-    go(browser, site / "campaigns/hostile/index.html", "seeds-used")
-    assert browser.run("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
-    assert browser.run("document.getAnimations().length") == 0
-    wait(browser, "scrollY > 0")
-
-
-def test_the_first_stop_of_the_keyboard_skips(browser: Page, site: Path) -> None:
-    for path in ("index.html", "campaigns/hostile/index.html", "compare.html", "methods/simcse.html"):
-        go(browser, site / path)
-        browser.press("Tab", 9)
-        assert browser.run("document.activeElement.className") == "skip", path
-        assert browser.run("document.activeElement.getBoundingClientRect().top >= 0"), path
-        browser.press("Enter", 13)
-        wait(browser, "location.hash === '#content'")
-        browser.press("Tab", 9)
-        assert browser.run("!document.activeElement.closest('.top')"), path
-        browser.press("Tab", 9)
-        assert browser.run("document.querySelector('main').contains(document.activeElement)"), path
+def test_the_slider_shows_fewer_seeds_and_the_list_one_leaderboard(browser: Page, site: Path) -> None:
+    go(browser, site / "campaigns/hostile/index.html")
+    place = "document.querySelector('.used')"
+    text = f"{place}.querySelector('table').innerText"
+    whole = browser.run(text)
+    browser.run(f"{place}.querySelector('input').focus()")
+    browser.press("ArrowLeft", 37)
+    two = browser.run(text)
+    assert numbers_in(browser.run(STATUS)) == [2, 3, 1, 2]
+    browser.press("ArrowLeft", 37)
+    one = browser.run(text)
+    assert len({whole, two, one}) == 3
+    assert numbers_in(browser.run(STATUS)) == [1, 3, 1]
+    assert "Nothing can be tested" not in whole
+    assert "can be tested" in browser.run(f"{place}.innerText")
+    value = browser.run(f"{place}.querySelector('input').getAttribute('aria-valuetext')")
+    assert numbers_in(value) == [1, 3, 1]
+    assert HOSTILE[0] in one
+    data = browser.run(f"JSON.parse({place}.querySelector('script').textContent)")
+    averages = browser.run(f"[...{place}.querySelectorAll('tbody tr')].map(r => r.cells[1].textContent)")
+    assert averages == [f"{100 * row[1]:.2f}" for row in data["steps"][0]]
+    go(browser, site / "campaigns/two/index.html")
+    boards = "[...document.querySelectorAll('#leaderboard .board')].map(b => b.checkVisibility())"
+    assert browser.run(boards) == [True, True]
+    select = "document.querySelector('select.places')"
+    browser.run(f"{select}.value = 'board-2'; {select}.dispatchEvent(new Event('change'))")
+    assert browser.run(boards) == [False, True]
+    hash_ = browser.run("location.hash.slice(1)")
+    assert "leaderboard.place=board-2" in hash_
+    go(browser, site / "campaigns/two/index.html", hash_)
+    wait(browser, f"JSON.stringify({boards}) === '[false,true]'")
+    browser.run(f"{select}.value = ''; {select}.dispatchEvent(new Event('change'))")
+    assert browser.run(boards) == [True, True]

@@ -75,14 +75,7 @@ def _shown(value: Any) -> str:
 
 
 class Runner:
-    """Runs the action's steps in a folder, with stubs in place of bench, python and gh.
-
-    Args:
-        folder: An empty folder; the workspace is below it.
-        found: What ``gh`` finds of earlier comments.
-        codes: Exit codes of the stubs, 0 unless named.
-        summary: What ``bench check`` writes as its summary, None for nothing.
-    """
+    """Runs the action's steps in a folder, with stubs in place of bench, python and gh."""
 
     def __init__(
         self, folder: Path, *, found: str = "", summary: str | None = "## bench check\n", **codes: int
@@ -112,12 +105,7 @@ class Runner:
         }
 
     def run(self, inputs: Mapping[str, str], **context: Any) -> int:
-        """Run all steps; returns the exit code of the first that failed, else 0.
-
-        Args:
-            inputs: The action's; those that aren't given have their defaults.
-            context: ``github`` facts and others, a name's dots as ``__``.
-        """
+        """Run all steps; returns the exit code of the first that failed, else 0."""
         action, code = read(ACTION.read_text()), 0
         facts = {f"inputs.{name}": "" if "${{" in of["default"] else of["default"]
                  for name, of in action["inputs"].items()}  # fmt: skip

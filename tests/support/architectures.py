@@ -102,14 +102,7 @@ def byte_pairs(post: str | None = None, **settings: Any) -> Any:
 
 
 def tiny(kind: str, folder: Path, *, seed: int = 0, **tokenizer: Any) -> Path:
-    """Write a random model of :data:`MODELS` with its tokenizer into a folder; return the folder.
-
-    Args:
-        kind: Its name there.
-        folder: Where.
-        seed: Of its weights.
-        tokenizer: Settings of the tokenizer that are to differ.
-    """
+    """Write a random model of :data:`MODELS` with its tokenizer into a folder; return the folder."""
     name, sizes, settings = MODELS[kind]
     made = getattr(transformers, name)
     hide: Callable[[], None] = logging.disable_progress_bar

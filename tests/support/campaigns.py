@@ -92,17 +92,7 @@ def kinds_record(
     profile: str = "mini",
     corpus: tuple[str, int] | None = ("wiki1m_for_simcse.txt", 1_000_000),
 ) -> RunRecord:
-    """A record of a suite of several kinds of task; those of retrieval have metrics at ranks.
-
-    Args:
-        method: The method.
-        seed: The seed, which changes the scores by 0.01.
-        kinds: mteb's kind of each task; default two of retrieval and one of classification.
-        metrics: Of the tasks of retrieval, 0.1 apart; the first is the main one.
-        suite: Its suite.
-        profile: Its profile.
-        corpus: As for :func:`make_record`.
-    """
+    """A record of a suite of several kinds of task; those of retrieval have metrics at ranks."""
     kinds = kinds or {"R1": "Retrieval", "R2": "Retrieval", "C": "Classification"}
     values = {task: 0.1 * (place + 1) + 0.01 * seed for place, task in enumerate(kinds)}
     record = make_record(

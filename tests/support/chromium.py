@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -21,13 +20,7 @@ class PageLeftError(RuntimeError):
 
 
 class Page:
-    """One page, driven by the DevTools protocol.
-
-    Args:
-        process: Chromium, which reads commands from its file descriptor 3 and writes to 4.
-        to: Our end of the first.
-        back: Our end of the second.
-    """
+    """One page, driven by the DevTools protocol."""
 
     def __init__(self, process: subprocess.Popen[bytes], to: int, back: int) -> None:
         self._process, self._to, self._back = process, to, back
@@ -110,16 +103,6 @@ class Page:
             mobile=phone,
         )
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> None:
-        """Save what the window shows, or the whole page."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
-
-    def pdf(self, path: Path) -> None:
-        """Print to a file."""
-        data = self.call("Page.printToPDF", printBackground=False)["data"]
-        path.write_bytes(base64.b64decode(data))
-
     def requests(self) -> list[str]:
         """Addresses of everything that was asked for."""
         wanted = "Network.requestWillBeSent"
@@ -133,11 +116,7 @@ class Page:
 
 @contextmanager
 def chromium() -> Iterator[Page]:
-    """Start Chromium, yield a page, and end it.
-
-    Raises:
-        AssertionError: there is no Chromium on this machine.
-    """
+    """Start Chromium, yield a page, and end it."""
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     assert binary, NEEDED
     to_read, to_write = os.pipe()

@@ -29,21 +29,9 @@ SHOWN = re.compile(r"<!-- shows: (.+?) -->\n```text\n(.*?)```", re.S)
 OWN_TEST = ("add-your-method.md", "faults.md", "first-method.md", "gate-in-a-build.md", "submit.md")
 """Pages that bring files of their own; their own tests run them, here their commands are parsed."""
 COMMITTED = (
-    "mini",
-    "mini-equal",
-    "minilm",
-    "minilm-lm",
-    "minilm-lm-h100",
-    "minilm-lm-h100-bf16",
-    "minilm-lm-h100-graphs",
-    "minilm-lm-h100-inductor",
-    "mlm-steps",
-    "nodropout",
-    "nodropout-h100",
-    "reference",
-    "sweeps",
-    "unsee",
-    "views",
+    *("mini", "mini-equal", "minilm", "minilm-lm", "minilm-lm-h100", "minilm-lm-h100-bf16"),
+    *("minilm-lm-h100-graphs", "minilm-lm-h100-inductor", "mlm-steps", "nodropout", "nodropout-h100"),
+    *("reference", "sweeps", "unsee", "views"),
 )
 """Campaigns that a clone has: commands that read them run on them, commands that write get another name."""
 
@@ -77,18 +65,8 @@ NOT_RUN = (
 """Commands that are parsed and not run, by the first pattern that is found in them, and why."""
 
 DROPPED = (
-    *(
-        "--profile",
-        "--data",
-        "--copy",
-        "--corpus",
-        "--text-column",
-        "--pairs",
-        "--device",
-        "--backbone",
-        "--world-seed",
-    ),
-    *("--workers", "--ranks", "--compile"),
+    *("--profile", "--data", "--copy", "--corpus", "--text-column", "--pairs", "--device", "--backbone"),
+    *("--world-seed", "--workers", "--ranks", "--compile"),
 )
 """Options that lead away from profile mini or from one process, left out with their values."""
 WRITERS = ("run", "sweep", "reproduce")
@@ -142,12 +120,7 @@ def commands(page: Path, text: str | None = None) -> list[Command]:
 
 
 def parsed(words: list[str], *, whole: bool = True) -> tuple[str, dict[str, Any]]:
-    """Parse a command line as click does, without running it; its name, and its parameters if it has words.
-
-    Args:
-        words: ``bench`` first.
-        whole: False for one in a sentence, which may leave out what is required.
-    """
+    """Parse a command line as click does, without running it; a part of one may lack what is required."""
     command: click.Command = cli
     rest, names = words[1:], []
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):

@@ -39,12 +39,7 @@ def add_points(record: dict[str, Any]) -> None:
 
 
 def forge_predictions(path: Path, change: Callable[[FloatArray], FloatArray]) -> RunRecord:
-    """Change the predictions of a record and give it their scores, as only training again finds out.
-
-    Args:
-        path: A record of a suite whose data need no folder, of which predictions give every score.
-        change: What to make of the predictions of each task.
-    """
+    """Change the predictions of a record and give it their scores, as only training again finds out."""
     record = parse_record(path.read_text(encoding="utf-8"), str(path))
     with np.load(path.with_suffix(".npz")) as archive:
         predictions = {task: change(archive[task]).astype(np.float32) for task in archive.files}

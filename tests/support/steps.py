@@ -33,15 +33,7 @@ def objective_of(
     /,
     **changes: OptionValue,
 ) -> tuple[Any, list[Any], Any]:
-    """What a method's first stage would train, in float64, all sentences as a batch, and the tokenizer.
-
-    Args:
-        name: The method.
-        backbone: The backbone's folder.
-        sentences: The training text.
-        given: What else the context has: members, auxiliaries, partners.
-        changes: Options, in place of dropout 0 and max_length 20.
-    """
+    """What a method's first stage would train, in float64, all sentences as a batch, and the tokenizer."""
     options = options_of(name, **({"dropout": 0.0, "batch_size": 2, "max_length": 20} | changes))
     stage = stages_of(name, options)[0]
     looped = patch.object(sentence_encoder, "train", side_effect=Stop)
@@ -79,18 +71,7 @@ def same_step(
     scaled: float = 0.0,
     least: int = 40,
 ) -> dict[str, Tensor]:
-    """Compare a loss and its gradients with those of a transcription; return the gradients.
-
-    Args:
-        module: Whose parameters have gradients.
-        loss: The loss.
-        expected: The transcription's.
-        rel: Tolerance of the value.
-        rtol: Tolerance of the gradients.
-        atol: The same, absolute.
-        scaled: More of it, as a share of a parameter's largest gradient.
-        least: How many parameters must have one.
-    """
+    """Compare a loss and its gradients with those of a transcription; return the gradients."""
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=rel, abs=1e-12)
     got, wanted = gradients_of(module, loss), gradients_of(module, expected)
     for name, gradient in wanted.items():

@@ -109,15 +109,7 @@ def stage_context(stage: StageSpec, model: Path, out: Path, **changes: Any) -> S
 
 @dataclass(frozen=True)
 class Trained:
-    """What a method's first stage left.
-
-    Args:
-        name: The method.
-        role: The stage's role.
-        options: The method's options.
-        facts: What the stage returned.
-        folder: Where its files are.
-    """
+    """What a method's first stage left."""
 
     name: str
     role: str
@@ -151,15 +143,7 @@ class Trained:
 def train_alone(
     name: str, backbone: Path, out: Path, given: Mapping[str, Any] | None = None, /, **changes: OptionValue
 ) -> Trained:
-    """Run a method's first stage, without plan, cache or record.
-
-    Args:
-        name: The method.
-        backbone: The backbone's folder.
-        out: Where the stage's folder is made.
-        given: What else the context has: members, auxiliaries, partners, role.
-        changes: Options, in place of a short training's.
-    """
+    """Run a method's first stage, without plan, cache or record."""
     options = options_of(name, **(SHORT | changes))
     stage = stages_of(name, options)[0]
     folder = out / f"{name}-{len(list(out.glob(name + '-*')))}"

@@ -56,14 +56,7 @@ _SIDES = {
 
 @dataclass(frozen=True)
 class Animal:
-    """A checkpoint.
-
-    Args:
-        kind: Its ``model_type``.
-        tokenizer: Name of its tokenizer, see :func:`tokenizers`.
-        config: Its configuration.
-        head: "mlm", "causal", "discriminator", or "" for the transformer alone.
-    """
+    """A checkpoint."""
 
     kind: str
     tokenizer: str
@@ -166,12 +159,7 @@ PECULIAR: dict[str, Animal] = {
 
 @cache
 def tokenizers(name: str) -> Any:
-    """Return a tokenizer trained on the embedded world's text.
-
-    Args:
-        name: "wordpiece" and "unigram" mark begin and end and have a mask token; of byte pairs "masked" does
-            so too, "begun" marks the beginning, "ended" the end, "bare" neither.
-    """
+    """Return a tokenizer trained on the embedded world's text."""
     if name == "wordpiece":
         return _wordpiece()
     if name == "unigram":
