@@ -113,7 +113,8 @@ def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
         methods = _format_count(len({record.method for record in records}), "method")
         failed = sum(record.status != "ok" for record in records)
         counts = f"{methods}, {_format_count(len(records), 'record')}, {failed} failed"
-        counts += f", {len(damaged)} damaged" if damaged else ""
+        if damaged:
+            counts += f", {len(damaged)} damaged"
         last = max((str(record.timing.get("started", ""))[:10] for record in records), default="-")
         yield folder.name, f"profiles {profiles}, {counts}, last {last}"
 

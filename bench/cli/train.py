@@ -121,9 +121,12 @@ def pretrain_command(
     else:
         train, command = _plan_head(chosen, **given)
     total = None if minutes else chosen.pretrain["steps"] * chosen.pretrain["batch_size"]
-    command += "" if steps is None else f" --steps {steps}"
-    command += "" if minutes is None else f" --minutes {minutes:g}"
-    command += "" if precision == "fp32" else f" --precision {precision}"
+    if steps is not None:
+        command += f" --steps {steps}"
+    if minutes is not None:
+        command += f" --minutes {minutes:g}"
+    if precision != "fp32":
+        command += f" --precision {precision}"
     with (
         torch_threads(threads, needs_torch=True),
         train_at_precision(precision),

@@ -49,5 +49,7 @@ def render_data_file(name: str, data: Any) -> bytes:
 def read_assets() -> dict[str, bytes]:
     """Return the style sheet and the script of all pages."""
     folder = files("bench.render") / "templates"
-    assets = {"site.css": _STYLES, "site.js": _SCRIPTS}
-    return {name: b"".join((folder / part).read_bytes() for part in parts) for name, parts in assets.items()}
+    assets = {}
+    for asset, names in (("site.css", _STYLES), ("site.js", _SCRIPTS)):
+        assets[asset] = b"".join((folder / name).read_bytes() for name in names)
+    return assets

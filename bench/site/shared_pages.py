@@ -125,8 +125,12 @@ def build_method_pages(entries: Sequence[CampaignEntry], curves: Curves) -> Iter
 
 def _write_published(output: SiteOutput, site: Site, entries: Sequence[CampaignEntry]) -> None:
     tables = {suite: compare_published(entries, suite) for suite in SUITES}
+    misprints: list[tuple[str, ...]] = []  # source, backbone, method, task, printed figure, explanation
+    for f in load_figures():
+        place = (f.source, f.backbone, printed_name(f.method), f.task, f.text)
+        misprints += [(*place, note) for note in f.misprints]
     facts = {
-        "misprints": list_misprints(),
+        "misprints": misprints,
         "disagreements": list_disagreements(),
         "order": [(entry.campaign, row) for entry in entries for row in entry.order],
     }
@@ -272,14 +276,6 @@ def compare_published(entries: Sequence[CampaignEntry], suite: str) -> list[Publ
         return comparison.backbone, -best, comparison.method
 
     return sorted(comparisons, key=order)
-
-
-def list_misprints() -> list[tuple[str, str, str, str, str, str]]:
-    """Return known misprints: source, backbone, method, task, printed figure, explanation."""
-    rows = []
-    for f in load_figures():
-        rows += [(f.source, f.backbone, printed_name(f.method), f.task, f.text, note) for note in f.misprints]
-    return rows
 
 
 def list_disagreements() -> list[tuple[str, str, str, str]]:

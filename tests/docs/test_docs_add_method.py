@@ -19,13 +19,8 @@ from tests.support.cli import Cli
 
 PAGE = (HERE.parent / "docs" / "add-your-method.md").read_text(encoding="utf-8")
 OF = {"all": "all", "train": "those that train", "seeded": "seeded ones", "vectors": "encoders"}
-
-
-BLOCKS: list[tuple[str, str, str]] = re.findall(
-    r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL
-)
-
-
+FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCKS: list[tuple[str, str, str]] = FENCE.findall(PAGE)
 """Language, title and text: a file to write (it has a title), commands, or lines of what they print."""
 
 
