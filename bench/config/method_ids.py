@@ -66,13 +66,8 @@ def split_path(argument: str) -> tuple[str, str]:
 def bracket_depths(text: str, *, inside: bool = False) -> list[int | None]:
     r"""Return the number of open square brackets at each character, None for an escaped one.
 
-    Escaped are the characters of a path in quotes, and one after a backslash in brackets. Outside brackets a
-    backslash is an ordinary character, as in a Windows path. A quote opens a path only right after NAME:.
-    In brackets, whose values may have quotes, NAME is a method of bench that takes a path.
-
-    Args:
-        text: Methods, or the text in brackets.
-        inside: The text stands in brackets.
+    Escaped are the characters of a path in quotes, and one after a backslash ``inside`` brackets.
+    A quote opens a path only right after NAME:, in brackets only after a method of bench that takes a path.
 
     >>> bracket_depths('a[b]'), bracket_depths('hf:","')[3:], bracket_depths(r"\,", inside=True)
     ([0, 0, 1, 0], [None, None, None], [0, None])
@@ -112,11 +107,7 @@ class UnquotedPath:
 
 
 def find_unquoted_path(text: str) -> UnquotedPath | None:
-    """Return the first path on disk that needs quotes, with quotes around all such paths in ``typed``.
-
-    A path with backslashes before its commas and brackets, or with quotes around parts of it, is looked up
-    bare.
-    """
+    """Return the first path on disk that needs quotes, with quotes around all such paths in ``typed``."""
     first: UnquotedPath | None = None
     typed = text
     while True:
@@ -232,20 +223,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def split_outside_brackets(text: str, at: str = ",", *, inside: bool = False) -> list[str]:
-    """Split at the commas (or another character) outside square brackets and quoted paths.
-
-    With ``inside`` the text is the options in brackets, where a backslash escapes a character.
-    """
+    """Split at the commas (or another character) outside brackets and quoted paths, see bracket_depths."""
     depths = bracket_depths(text, inside=inside)
     cuts = [i for i, char in enumerate(text) if char == at and depths[i] == 0]
     return [text[i + 1 : j].strip() for i, j in pairwise((-1, *cuts, len(text)))]
 
 
 def quote_value(value: str) -> str:
-    """Return an option's value as it is written in a method's brackets.
-
-    Commas, brackets and backslashes get a backslash; a method with options of its own stays as it is.
-    """
+    """Escape commas, brackets and backslashes of an option's value, except in a method with options."""
     depths = bracket_depths(value, inside=True)
     escapes = any(char == "\\" and depth == 0 for char, depth in zip(value, depths, strict=True))
     whole = split_outside_brackets(value, inside=True) == [value] and _is_balanced(value, inside=True)
@@ -270,12 +255,7 @@ def _is_balanced(text: str, *, inside: bool = False) -> bool:
 
 
 def parse_methods(text: str, *, recorded: bool = False) -> tuple[MethodRequest, ...]:
-    """Parse ``--methods``, or with ``recorded`` a name in a record; the plan resolves names later.
-
-    Raises:
-        InputError: an empty entry, unbalanced brackets, an option without ``=`` or given twice, a bad alias,
-            an open quote, a path on disk that lacks its quotes.
-    """
+    """Parse ``--methods``, or with ``recorded`` a name in a record; raises InputError for any other form."""
     _refuse_unprintable(text, "--methods")
     unquoted = None if recorded else find_unquoted_path(text)
     if unquoted and unquoted.needed:

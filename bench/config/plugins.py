@@ -26,10 +26,7 @@ _FILES: dict[str, Plugin] = {}
 
 
 def read_plugin(text: str, results: Path) -> Plugin:
-    """Find a plug-in by FILE.py, import name or entry point, and read its file; its code stays untouched.
-
-    Raises InputError, also for a file below ``results``, which may have come with somebody's records.
-    """
+    """Find a plug-in by FILE.py (outside ``results``), import name or entry point; raises InputError."""
     path = Path(text).expanduser()
     if (module := _entry_point_modules().get(text)) is not None:
         return Plugin(module)
@@ -59,7 +56,17 @@ def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
     are suggestions for a package that is missing.
     """
     discover()
-    return _load_file(plugin) if plugin.path else _import_package(plugin.name, names)
+    if plugin.path:
+        return _load_file(plugin)
+    name = plugin.name
+    top = name.partition(".")[0]
+    if top not in sys.modules and importlib.util.find_spec(top) is None:
+        files = (file.name for file in Path().glob("*.py"))
+        near = suggest_name(name, {*names, *_entry_point_modules(), *files})
+        what = f"the package '{name}' is not installed"
+        raise InputError(what, where=_WHERE, expected=_PLUGIN_FORMS, hint=near)
+    _run_plugin_code(name, name, partial(importlib.import_module, name))
+    return _check_methods(METHODS.names_from(name), name)
 
 
 def load_plugins(plugins: Sequence[Plugin]) -> None:
@@ -119,17 +126,6 @@ def _load_file(plugin: Plugin) -> tuple[str, ...]:
 def _execute_source(plugin: Plugin, module: ModuleType) -> None:
     code = compile(plugin.source, plugin.path, "exec", dont_inherit=True)
     exec(code, module.__dict__)  # noqa: S102 - what the user asked for
-
-
-def _import_package(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    top = name.partition(".")[0]
-    if top not in sys.modules and importlib.util.find_spec(top) is None:
-        files = (file.name for file in Path().glob("*.py"))
-        near = suggest_name(name, {*names, *_entry_point_modules(), *files})
-        what = f"the package '{name}' is not installed"
-        raise InputError(what, where=_WHERE, expected=_PLUGIN_FORMS, hint=near)
-    _run_plugin_code(name, name, partial(importlib.import_module, name))
-    return _check_methods(METHODS.names_from(name), name)
 
 
 def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None:

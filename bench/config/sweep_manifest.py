@@ -13,15 +13,8 @@ from bench.records.filesystem import read_regular_file, write_atomically
 from bench.schema import Block, ListOf, find_fault, is_count, is_label, parse_decimal
 
 FOLDER = "sweeps"
-_MANIFEST = Block(
-    {
-        "sweep": is_label,
-        "profile": is_label,
-        "suites": ListOf(is_label),
-        "seeds": ListOf(is_count),
-        "points": ListOf(ListOf(is_label, least=3)),
-    }
-)
+_TEXTS: dict[str, Any] = {"sweep": is_label, "profile": is_label, "suites": ListOf(is_label)}
+_MANIFEST = Block({**_TEXTS, "seeds": ListOf(is_count), "points": ListOf(ListOf(is_label, least=3))})
 
 
 @dataclass(frozen=True)

@@ -119,14 +119,6 @@ def is_plain(sentence: Sentence) -> bool:
     return LEAST_WORDS <= len(sentence.words) <= MOST_WORDS and not re.search(r"[?\"“”`]|''", sentence.text)
 
 
-def _article_fits(sentence: Sentence, place: int, new: str) -> bool:
-    """Check that "a" or "an" before a word can stay; doubtful sounds fail."""
-    before = sentence.words[place - 1] if place else ""
-    if before not in ("a", "an"):
-        return True
-    return not new.startswith(_NOT_BY_SOUND) and new.startswith(_VOWELS) == (before == "an")
-
-
 def _find_replacements(
     sentence: Sentence, entries: Mapping[str, tuple[Word, ...]]
 ) -> Iterator[tuple[int, str]]:
@@ -134,17 +126,17 @@ def _find_replacements(
     for place, old in enumerate(sentence.words):
         before, after = sentence.near(place)
         for word in entries.get(old, ()):
-            met = before in word.after or after in word.before
-            new = word.new not in sentence.words
-            if met == word.only and new and _article_fits(sentence, place, word.new):
+            fits = (before in word.after or after in word.before) == word.only
+            article = sentence.words[place - 1] if place else ""
+            if article in ("a", "an"):  # it has to stay; doubtful sounds fail
+                vowel = word.new.startswith(_VOWELS)
+                fits = fits and not word.new.startswith(_NOT_BY_SOUND) and vowel == (article == "an")
+            if fits and word.new not in sentence.words:
                 yield place, word.new
 
 
 def replace_synonym(sentence: Sentence, place: int | None = None) -> str | None:
-    """Replace one word by a synonym: the word at ``place`` if it has one, otherwise any.
-
-    A hash of the sentence chooses: otherwise every second item would say "guy" for "man".
-    """
+    """Replace one word by a synonym, at ``place`` if possible; a hash of the sentence chooses."""
     synonyms = list(_find_replacements(sentence, load_word_lists().synonyms))
     synonyms = [synonym for synonym in synonyms if synonym[0] == place] or synonyms
     if not synonyms:
@@ -154,10 +146,7 @@ def replace_synonym(sentence: Sentence, place: int | None = None) -> str | None:
 
 
 def insert_negation(sentence: Sentence) -> str | None:
-    """Insert "not" behind the only auxiliary, a form of be or a modal.
-
-    None where another word denies, quantifies or opens a clause, or where "can" or "will" may be a noun.
-    """
+    """Insert "not" behind the only auxiliary, in sentences of one clause that neither deny nor quantify."""
     closed = load_word_lists().closed
     if any(map(sentence.has, ("negative", "quantified", "clauses"))):
         return None
@@ -203,11 +192,6 @@ def change_number(sentence: Sentence) -> str | None:
     return sentence.replaced({span: more if len(more) == len(word) else str(int(word) - 3)})
 
 
-def _is_closed(word: str) -> bool:
-    """Check for a word of a closed class, which ends a noun phrase."""
-    return any(word in words for name, words in load_word_lists().closed.items() if name != "plurals")
-
-
 @dataclass(frozen=True)
 class _NounPhrase:
     """Places of the determiner and the head of a noun phrase."""
@@ -217,16 +201,14 @@ class _NounPhrase:
 
 
 def _find_noun_phrase(sentence: Sentence, first: int, ends: Callable[[str], bool]) -> _NounPhrase | None:
-    """Find the noun phrase that begins at a place: a determiner, at most two words, and a head before an end.
-
-    ``ends`` tells whether the word behind the head ("" at the sentence's end) ends a noun phrase.
-    """
+    """Find the noun phrase at a place: determiner, at most two words, a head before a word of ``ends``."""
     closed = load_word_lists().closed
     if first >= len(sentence.words) or sentence.words[first] not in closed["determiners"]:
         return None
     for head in range(first + 1, min(first + 4, len(sentence.words))):
         word = sentence.words[head]
-        if not word.isalpha() or word.endswith(("ing", "ed", "ly")) or _is_closed(word):
+        is_closed = any(word in words for name, words in closed.items() if name != "plurals")
+        if not word.isalpha() or word.endswith(("ing", "ed", "ly")) or is_closed:
             return None
         at_end = head + 1 == len(sentence.words) and _END.fullmatch(sentence.text[sentence.spans[head][1] :])
         if at_end and ends(""):
@@ -248,10 +230,7 @@ def _ends_phrase(word: str) -> bool:
 
 
 def _find_subject(sentence: Sentence) -> tuple[_NounPhrase, int] | None:
-    """Find the noun phrase at the begin of a sentence, and the place behind it and its "is".
-
-    A form of be agrees with the noun; otherwise a verb in -ing follows, as in captions.
-    """
+    """Find the first noun phrase, and the place behind it and its "is" (captions have none)."""
     closed = load_word_lists().closed
     phrase = _find_noun_phrase(sentence, 0, lambda word: word in closed["be"] or word.endswith("ing"))
     if phrase is None:
@@ -275,11 +254,7 @@ def _exchange_phrases(sentence: Sentence, subject: _NounPhrase, other: _NounPhra
 
 
 def swap_roles(sentence: Sentence) -> str | None:
-    """Exchange agent and patient: "DET noun is VERBing DET noun", "is being VERBed by".
-
-    The second noun phrase ends the sentence or stands before a preposition. Symmetric verbs (meeting,
-    kissing) give no item.
-    """
+    """Exchange agent and patient of "is VERBing" or "is being VERBed by", except of symmetric verbs."""
     subject_and_verb, words = _find_subject(sentence), sentence.words
     if subject_and_verb is None:
         return None

@@ -44,19 +44,17 @@ def make_corpus(name: str, sentences: Sequence[str], world: dict[str, int] | Non
 def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str | None = None) -> Corpus:
     """Read a UTF-8 text, a sentence a line, or a column of a table; empty lines and cells are left out.
 
-    Args:
-        path: The file, or the folder of a saved data set; see :mod:`bench.data.text_columns`.
-        exclude: First and last line (from 1) to leave out, of a text of a sentence a line.
-        column: Column of a table, see :func:`bench.data.text_columns.open_column`.
-
-    Raises:
-        InputError: an unknown column, or a missing library.
-        DataError: missing, changed since it was pinned, damaged (with the line), empty, or equal sentences,
-            numbers or labels only.
+    ``path`` may be the folder of a saved data set, ``column`` is one of a table: see
+    :mod:`bench.data.text_columns`. ``exclude`` holds the first and last line (from 1) to leave out of other
+    texts. Raises InputError for an unknown column or a missing library, and DataError for a text that is
+    missing, changed, damaged (with the line), empty, or of equal sentences, numbers or labels only.
     """
     with ExitStack() as stack:
         if is_table(path):
-            source = "" if path.is_dir() else _check_table_pin(path)
+            try:
+                source = "" if path.is_dir() else pins.check_pin(path, pins.hash_file(path))
+            except OSError as error:
+                raise _read_error(path, error) from error
             table = open_column(path, column, stack)
             corpus = _collect_sentences(path, table.texts, table.where)
             return replace(corpus, source=source, form=table.form)
@@ -126,10 +124,3 @@ class _HashedLines:
 
 def _read_error(path: Path, error: OSError) -> DataError:
     return DataError(f"the training text can't be read: {error.strerror}", where=str(path))
-
-
-def _check_table_pin(path: Path) -> str:
-    try:
-        return pins.check_pin(path, pins.hash_file(path))
-    except OSError as error:
-        raise _read_error(path, error) from error

@@ -50,15 +50,15 @@ def has_csv_quotes(text: str, path: Path) -> bool:
     """Decide whether the quotes of a ``.tsv`` text are a CSV writer's, or part of the text.
 
     Proofs of a CSV writer: a quoted cell with a doubled quote, a quoted tab or new line that makes rows of
-    equal length, or quotes around all cells except numbers.
-
-    Raises:
-        DataError: there is a proof, and another line breaks the rules of CSV.
+    equal length, or quotes around all cells except numbers. Raises DataError for a proof, and another line
+    against the rules of CSV.
     """
     if '"' not in text:
         return False
     plain = [line.split("\t") for line in _LINE_END.split(text)]
-    proof = next((number for number, row in enumerate(plain, start=1) if any(map(_is_doubled, row))), 0)
+    # a cell in quotes with a doubled quote inside
+    doubled = (any('""' in c[1:-1] and _QUOTED_CELL.fullmatch(c) for c in row) for row in plain)
+    proof = next((number for number, found in enumerate(doubled, start=1) if found), 0)
     fault, rows = 0, list[list[_Cell]]()
     try:
         rows = list(_quoted_rows(text))
@@ -93,11 +93,6 @@ def separator_hint(cells: Sequence[str]) -> str | None:
         if len(cells) == 1 and mark in cells[0]:
             return f"the columns are separated by {name} here: write them with commas (.csv) or tabs (.tsv)"
     return None
-
-
-def _is_doubled(cell: str) -> bool:
-    """Check for a cell in quotes with a doubled quote inside."""
-    return '""' in cell[1:-1] and _QUOTED_CELL.fullmatch(cell) is not None
 
 
 def _quoted_rows(text: str) -> Iterator[list[_Cell]]:
@@ -217,14 +212,8 @@ def open_table(
 ) -> DelimitedTable:
     r"""Return the rows of a file that is open for reading with ``newline="\n"``; ``path`` has its ending.
 
-    Args:
-        path: The file, for its ending and for errors.
-        stream: Its text.
-        columns: Names of the columns of a ``.tsv`` or ``.csv`` file that lacks a header.
-        blank_rows: Read an empty line as a row of empty cells; otherwise only the last lines may be empty.
-
-    Raises:
-        DataError: another ending; while the rows are read, a damaged line.
+    ``columns`` names those of a file without a header. ``blank_rows`` makes an empty line a row of empty
+    cells. Raises DataError for another ending and, while the rows are read, for a damaged line.
     """
     ending = path.suffix.lower()
     if ending not in ENDINGS:
@@ -249,11 +238,7 @@ def csv_rows(
     delimiter: str = ",",
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line on which each row begins, and its cells; ``lines`` end with a line feed.
-
-    Raises:
-        DataError: a wrong quote, a stray carriage return, a cell of too many lines.
-    """
+    """Yield the line on which each row begins, and its cells; raises DataError for damaged rows."""
     reader = csv.reader(lines, strict=True, delimiter=delimiter, quoting=quoting)
     line = 1  # an open quote is an error at the end of the file only
     try:
@@ -359,13 +344,10 @@ def _check_header(names: list[str], where: str) -> None:
     if not are_names(names):
         raise DataError(f"columns {', '.join(names)}", where=where, expected="distinct names")
     check_last_name(names, where)
-    if (hint := separator_hint(names)) and _are_words(names[0]):
+    # a first sentence in place of a header has other characters too
+    words = all(re.fullmatch(r"[\w.-]+", name.strip(' "')) for name in re.split(r"[\t;|,]", names[0]))
+    if words and (hint := separator_hint(names)):
         raise DataError("the header is one column", where=where, expected="a column each", hint=hint)
-
-
-def _are_words(header: str) -> bool:
-    """Check for separated names: a first sentence in place of a header has other characters too."""
-    return all(re.fullmatch(r"[\w.-]+", name.strip(' "')) for name in re.split(r"[\t;|,]", header))
 
 
 def _json_rows(path: Path, stream: TextIO) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -39,12 +39,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 def fetch_data(name: str, data: Path) -> list[Path]:
     """Get one of NAMES into ``data``; a finished group is only checked, an interrupted download resumes.
 
-    Files are put in place after all have passed their check. Returns the files or folders of the group.
-
-    Raises:
-        InputError: an unknown name, or a read-only folder.
-        BenchError: the hub is unreachable or broke off.
-        DataError: an unsafe or damaged archive, data that differ from the reference or from the pinned text.
+    Files are put in place after all have passed their check. Returns the group's files or folders. Raises
+    InputError for an unknown name or a read-only folder, BenchError for a hub that is unreachable or broke
+    off, DataError for an unsafe or damaged archive or data that differ from the reference or the pin.
     """
     if name not in NAMES:
         raise unknown_name("data set", name, NAMES, where="bench data fetch")
@@ -135,11 +132,7 @@ def _passes(check: Callable[..., object], *arguments: object) -> bool:
 
 
 def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
-    """Unpack known files from an untrusted tar file; other members are ignored.
-
-    A member counts as one of ``files`` if its path ends with it. Raises DataError for anything unsafe, twice,
-    missing or too large.
-    """
+    """Unpack ``files`` (ends of paths) of an untrusted tar file; raises DataError for unsafe ones."""
     written: set[str] = set()
     for member in iter_members(archive, _MAX_TOTAL):
         if not member.is_safe:
@@ -195,15 +188,10 @@ def check_text_size(text: Path) -> None:
             what = f"nli: {len(pairs.sentences):,} {kind}"
             raise DataError(what, where=str(text), expected=f"{PAIRS:,} triplets")
         return
-    count = count_lines(text)
+    with text.open("rb") as stream:
+        count = sum(1 for _ in stream)  # also an unfinished last one
     if count not in CORPUS_LINES:
         raise DataError(f"wiki1m: {count:,} lines", where=str(text), expected=f"{CORPUS_LINES[0]:,}")
-
-
-def count_lines(file: Path) -> int:
-    """Count the lines of a file, also an unfinished last one."""
-    with file.open("rb") as stream:
-        return sum(1 for _ in stream)
 
 
 @dataclass(frozen=True)

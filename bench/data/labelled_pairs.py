@@ -74,7 +74,9 @@ def read_pairs(path: Path) -> Corpus:
     cells = LongCells()
     lines = text.removesuffix("\n").split("\n") if text else []
     if plain:
-        read = list(_tab_rows(lines, path))
+        read = [(number, line.rstrip("\r").split("\t")) for number, line in enumerate(lines, start=1)]
+        for number, line in enumerate(lines, start=1):
+            check_returns(line, f"{path}:{number}")
     else:
         read = list(csv_rows((f"{line}\n" for line in lines), path, cells, _DELIMITERS[separator]))
     while read and "".join(read[-1][1]) == "":
@@ -102,12 +104,6 @@ def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] |
     return replace(whole, sentences=sentences, partners=partners, negatives=negatives[0] if negatives else ())
 
 
-def _tab_rows(lines: Sequence[str], path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(lines, start=1):
-        check_returns(line, f"{path}:{number}")
-        yield number, line.rstrip("\r").split("\t")
-
-
 def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[list[str]]:
     """Yield rows of one width below the header; raises DataError with the line."""
     width, names = 0, list[str]()
@@ -130,12 +126,9 @@ def _check_rows(rows: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[l
 
 def _check_width(row: Sequence[str], width: int, path: Path, where: str, *, header: bool) -> None:
     if not 2 <= len(row) <= len(COLUMNS):
-        raise DataError(
-            f"this row has {len(row)} column{'s' * (len(row) != 1)}",
-            where=where,
-            expected=_EXPECTED + _SEPARATORS[path.suffix.lower()],
-            hint=separator_hint(row) or (None if row[-1] else "the row ends with a separator"),
-        )
+        what, expected = f"this row has {len(row)} column{'s' * (len(row) != 1)}", _EXPECTED
+        hint = separator_hint(row) or (None if row[-1] else "the row ends with a separator")
+        raise DataError(what, where=where, expected=expected + _SEPARATORS[path.suffix.lower()], hint=hint)
     if width and len(row) != width:
         kinds = {2: "a pair", 3: "a triplet"}
         what = f"this row is {kinds[len(row)]}, and the first is {kinds[width]}"
@@ -158,10 +151,7 @@ def _is_header(row: Sequence[str], where: str) -> bool:
 
 
 def _check_columns(rows: Sequence[Sequence[str]], where: str, which: str = "") -> None:
-    """Raise DataError for a column of numbers or labels, equal columns, and rows that are all equal.
-
-    ``which`` follows "every row" in messages.
-    """
+    """Raise DataError for a column of numbers or labels, or equal columns or rows; ``which`` names them."""
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=False))
     expected = "a sentence in every column"
     for name, column in columns.items():

@@ -117,10 +117,7 @@ class _File:
 
 
 def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
-    """Read the tasks that a TOML file names, with data files below ``root``, by default its folder.
-
-    Raises InputError for an invalid entry, DataError with file and line for damaged data.
-    """
+    """Read the tasks of a TOML file, with files below ``root``; raises InputError and DataError."""
     try:
         contents = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
@@ -143,12 +140,8 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
 def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
     """Read scored pairs from a .tsv, .csv or .jsonl file, or the one sts task of a TOML file.
 
-    Returns:
-        Its name, (sentence1, sentence2, score) of each pair, and notes on quotes and long cells.
-
-    Raises:
-        InputError: a TOML file with another task, or with several.
-        DataError: a file that is missing or damaged (file and line), or has fewer than two scores.
+    Returns its name, (sentence1, sentence2, score) of each pair, and notes on quotes and long cells. Raises
+    InputError for another task, DataError with file and line for damage or fewer than two scores.
     """
     if path.exists() and not path.is_file():
         raise DataError("this is not a regular file", where=str(path))
@@ -393,15 +386,11 @@ def _check_retrieval(task: LocalTask, files: dict[str, str]) -> Faults:
         yield "qrels", f"query '{lacking[0]}' has no relevant document", "one or more each"
 
 
-def _check_clusters(task: LocalTask, files: dict[str, str]) -> Faults:
-    count = len({label for _, label in task.table("file")})
-    if count < 2:
-        yield "file", f"{count} label(s)", "two or more"
-
-
 def _check_labels(task: LocalTask, files: dict[str, str]) -> Faults:
-    labels = {label for _, _, label in task.table("file")}
-    if labels != {"0", "1"}:
+    labels = {row[-1] for row in task.table("file")}
+    if task.type == "clustering" and len(labels) < 2:
+        yield "file", f"{len(labels)} label(s)", "two or more"
+    elif task.type != "clustering" and labels != {"0", "1"}:
         yield "file", f"labels {', '.join(sorted(labels)[:5]) or 'missing'}", "0 and 1, for the same"
 
 
@@ -421,7 +410,7 @@ _CHECKS = {
     "classification": _check_classes,
     "reranking": _check_candidates,
     "retrieval": _check_retrieval,
-    "clustering": _check_clusters,
+    "clustering": _check_labels,
     "pair-classification": _check_labels,
     "summarisation": _check_summaries,
 }

@@ -90,23 +90,17 @@ def parse_suite(suite: str) -> MtebTaskList:
 
 
 def split_suites(text: str, known: Collection[str]) -> tuple[str, ...]:
-    """Split ``--suite`` at its commas; ``mteb:`` takes the tasks up to the next suite.
-
-    There a name of both a task and a suite, such as STS17, is the task's. ``known``: the registered suites.
-    """
+    """Split ``--suite`` at its commas; ``mteb:`` takes all up to the next name of a suite that is no task."""
     suites: list[str] = []
     for part in (part.strip() for part in _OUTSIDE_BRACKETS.split(text)):
         starts = part in known or part.startswith((TASKS, FILES, CONTRAST_TEXT))
-        if suites and suites[-1].startswith(TASKS) and (not starts or _is_task_too(part)):
+        same = load_mteb_lists().get(part)  # perhaps a suite of the task of its name
+        is_task = same is not None and {task.name for task in same.tasks} == {part}
+        if suites and suites[-1].startswith(TASKS) and (is_task or not starts):
             suites[-1] += f",{part}"
         else:
             suites.append(part)
     return tuple(suites)
-
-
-def _is_task_too(name: str) -> bool:
-    suite = load_mteb_lists().get(name)
-    return suite is not None and {task.name for task in suite.tasks} == {name}
 
 
 def suite_label(suite: str) -> str:

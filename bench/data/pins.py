@@ -87,11 +87,7 @@ def unpinned_note(name: str) -> str:
 
 
 def check_pin(text: Path, sha256: str) -> str:
-    """Return the origin of a text with that hash for records, "" if it lacks a pinned source.
-
-    Raises:
-        DataError: it differs from its lock file, or that file is damaged.
-    """
+    """Return the origin of a text with that hash, "" without a pinned source; raises DataError."""
     pin = read_pin(text)
     if pin is None:
         return f"{UNPINNED}, sha256 {sha256}" if text.name in (WIKI1M, NLI) else ""

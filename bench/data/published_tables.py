@@ -205,8 +205,7 @@ def _sweep_place(sweep: str, figure: PublishedFigure, setting: dict[str, str]) -
     if section == ("caels", "ablation_cael"):
         return {"none": "0"}.get(setting["cael"], setting["cael"]), "jtcse"
     if section == ("loss_terms", "ablation_loss"):
-        terms = setting["loss"].replace("ictm", "ictn").replace("+", " + ")
-        return terms, method
+        return setting["loss"].replace("ictm", "ictn").replace("+", " + "), method
     if section == ("pooling", "ablation_pooling"):
         return method, setting["pooling"]
     if section == ("sick", "ablation_sickr") and " minus " not in setting["data"]:

@@ -70,7 +70,8 @@ class RoundTrip:
     def parts(self) -> Path:
         """Folder of the finished parts; its name holds the hash of all that they depend on."""
         identity = json.dumps({**self.identity(), "versions": dict(self.versions)}, sort_keys=True)
-        return self.out / f".{self._file_stem}.{_hash_bytes(identity.encode())[:16]}.parts"
+        digest = hashlib.sha256(identity.encode()).hexdigest()
+        return self.out / f".{self._file_stem}.{digest[:16]}.parts"
 
     def identity(self) -> dict[str, Any]:
         """Return the facts that determine the lines."""
@@ -97,7 +98,7 @@ class RoundTrip:
         if any(differences):
             what = f"the copy here was made otherwise ({'; '.join(filter(None, differences))})"
             raise InputError(what, where=where, hint=hint)
-        if _hash_bytes(self.text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
+        if _hash_copy(self.text) != facts["copy"]["sha256"]:
             raise InputError("the copy was changed since it was made", where=where, hint=hint)
         return facts
 
@@ -126,11 +127,9 @@ class RoundTrip:
         except Timeout as error:
             raise InputError("another process is making this copy", where=str(self.text)) from error
         except OSError as error:
-            raise InputError(
-                f"can't be written: {error.strerror or error}",
-                where=str(self.out),
-                hint="finished parts are kept: fix this and run the same command again",
-            ) from error
+            what, where = f"can't be written: {error.strerror or error}", str(self.out)
+            hint = "finished parts are kept: fix this and run the same command again"
+            raise InputError(what, where=where, hint=hint) from error
 
     def _make_copy(
         self, load: Callable[[], tuple[Translator, Translator]], progress: Progress | None
@@ -145,9 +144,9 @@ class RoundTrip:
                 part = _translate_chunk(chunk, translators, progress)
                 write_atomically(self._part_path(number), json.dumps(part, ensure_ascii=False).encode())
             parts.append(part)
-        lines = [line for part in parts for line in part["lines"]]
-        total: Counter[str] = Counter()
+        lines, total = list[str](), Counter[str]()
         for part in parts:
+            lines += part["lines"]
             total.update(part["counts"])
         facts = {
             **self.identity(),
@@ -203,10 +202,9 @@ def read_provenance(text: Path) -> dict[str, Any] | None:
 
 def check_copy(text: Path) -> bool:
     """Check a copy against its provenance, False if that is missing; raises DataError for a changed copy."""
-    facts = read_provenance(text)
-    if facts is None:
+    if (facts := read_provenance(text)) is None:
         return False
-    if _hash_bytes(text.read_bytes().removesuffix(b"\n")) != facts["copy"]["sha256"]:
+    if _hash_copy(text) != facts["copy"]["sha256"]:
         expected = f"sha256 {facts['copy']['sha256'][:12]}, as its provenance says"
         raise DataError("the copy was changed since it was made", where=str(text), expected=expected)
     return True
@@ -246,5 +244,5 @@ def _hash_lines(lines: Sequence[str]) -> str:
     return make_corpus("", lines).sha256
 
 
-def _hash_bytes(payload: bytes) -> str:
-    return hashlib.sha256(payload).hexdigest()
+def _hash_copy(text: Path) -> str:
+    return hashlib.sha256(text.read_bytes().removesuffix(b"\n")).hexdigest()

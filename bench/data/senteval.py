@@ -110,11 +110,7 @@ def _sts_files(year: str) -> TaskFiles:
 def pair_files(
     task: str, file: str, columns: tuple[int, int, int], width: int, header: tuple[str, int] | None = None
 ) -> TaskFiles:
-    """Describe one tab-separated file of pairs.
-
-    The part after the first hyphen of ``task`` names the split, by default "test". ``columns`` are those of
-    the sentences and of the score, ``width`` is their number, ``header`` the begin and width of a first line.
-    """
+    """Describe a tab-separated file of pairs, with the columns of the sentences and of the score."""
     a, b, score = columns
 
     def read(root: Path) -> PairTask:
@@ -151,10 +147,7 @@ def labelled_files(
     encoding: str = "utf-8",
     header: tuple[str, int] | None = None,
 ) -> TaskFiles:
-    """Describe a task of labelled sentences, or pairs, an item a line, with a file for each split.
-
-    ``parse`` turns a line into label and sentences; ``header`` is the begin and width of the first lines.
-    """
+    """Describe a task of labelled sentences or pairs, an item a line, with a file for each split."""
 
     def read(root: Path) -> LabelledTask:
         splits = []
@@ -168,11 +161,6 @@ def labelled_files(
         return LabelledTask(task, tuple(splits))
 
     return TaskFiles(tuple(files.values()), read)
-
-
-def _parse_class(row: str, where: str, split: str) -> tuple[str, ...]:
-    """Return label and sentence; an empty line of CR and MPQA is an (empty) sample, as in SentEval."""
-    return "1" if split == "positive" else "0", row
 
 
 def _parse_trec(row: str, where: str, split: str) -> tuple[str, ...]:
@@ -216,7 +204,10 @@ for _task, _positive, _negative in (
     ("MPQA", "mpqa.pos", "mpqa.neg"),
 ):
     _classes = {"positive": f"{_task}/{_positive}", "negative": f"{_task}/{_negative}"}
-    SOURCES[_task] = labelled_files(_task, _classes, _parse_class, "latin-1")
+    # an empty line of CR and MPQA is an (empty) sample, as in SentEval
+    SOURCES[_task] = labelled_files(
+        _task, _classes, lambda row, _, split: (str(int(split == "positive")), row), "latin-1"
+    )
 for _task, _kind, _parse in (("SST2", "binary", _parse_sst2), ("SST5", "fine", _parse_sst5)):
     _files = {split: f"SST/{_kind}/sentiment-{split}" for split in ("train", "dev", "test")}
     SOURCES[_task] = labelled_files(_task, _files, _parse)

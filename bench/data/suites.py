@@ -137,10 +137,7 @@ def reference_fingerprints() -> dict[str, dict[str, Any]]:
 def load_suite(
     name: str, source: DataSource = NO_FOLDER, *, where: str = "--suite"
 ) -> tuple[Suite, list[PairTask]]:
-    """Read and check all tasks of a suite, or of local:FILE with scored pairs (a dev set of your own).
-
-    ``where`` names the suite in an error. Raises InputError, and DataError with file and line.
-    """
+    """Read and check the tasks of a suite, or local:FILE of scored pairs; raises InputError and DataError."""
     if name.startswith(FILES):
         local = read_local_task(Path(name.removeprefix(FILES)))
         return Suite(name, "scored pairs from a file", (local.id,)), [local]
@@ -174,11 +171,7 @@ def _read_checked(root: Path, task_id: str, source: DataSource) -> Task:
 
 
 def read_local_task(path: Path) -> PairTask:
-    """Read scored pairs of your own, see :func:`bench.data.local_tasks.read_local_pairs`.
-
-    The name begins with "local:", which distinguishes them from published sets. It stays out of the
-    fingerprint: equal pairs under another name are the same dev set.
-    """
+    """Read scored pairs of your own; their name, local:NAME, stays out of the fingerprint."""
     name, rows, form = read_local_pairs(path)
     return replace(make_pair_task(name, rows), form=form)
 
@@ -194,17 +187,14 @@ def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTas
     if name == MINI_TRANSFER:
         return draw_transfer_tasks(source.world)
     root = _find_data_root(name, source.folder, "transfer7")
-    tasks: list[LabelledTask] = []
-    faults: list[str] = []
-    names = SUITES.get(name).tasks
+    tasks, faults, names = list[LabelledTask](), list[str](), SUITES.get(name).tasks
     for task_id in names:
         try:
             task = _read_checked(root, task_id, source)
         except DataError as error:
             faults.append(f"{task_id}: {error}")
         else:
-            if isinstance(task, LabelledTask):
-                tasks.append(task)
+            tasks += [task] if isinstance(task, LabelledTask) else []
     if faults:
         raise DataError(f"suite '{name}' lacks {len(faults)} of {len(names)} tasks: {' | '.join(faults)}")
     return tasks
@@ -281,10 +271,8 @@ def check_reference(task: Task, root: Path) -> None:
     for part in parts:
         count, expected = task.counts[part.name], reference["parts"][part.name]
         if count != expected:
-            what, where = (
-                f"{task.id}: {count} items and the file ends here",
-                f"{root / part.source}:{part.last_line}",
-            )
+            what = f"{task.id}: {count} items and the file ends here"
+            where = f"{root / part.source}:{part.last_line}"
             raise DataError(what, where=where, expected=f"{expected} items", hint=hint)
     what = f"{task.id}: the text or the scores differ from the reference version (sha256 {task.sha256[:12]})"
     sha256 = f"sha256 {reference['sha256'][:12]} over the parsed items"

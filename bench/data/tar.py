@@ -56,10 +56,7 @@ class Member:
 
 
 def iter_members(archive: Path, most: int) -> Iterator[Member]:
-    """Yield the entries of an untrusted tar file of at most ``most`` unpacked bytes, plain or gzip.
-
-    Raises DataError, also for over ``MAX_MEMBERS`` entries or extended headers over ``MAX_HEADER`` bytes.
-    """
+    """Yield the entries of an untrusted tar file, plain or gzip; raises DataError, also beyond the limits."""
     with archive.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     with gzip.open(archive, "rb") if packed else archive.open("rb") as stream:
@@ -120,7 +117,10 @@ def _read_member(source: _ArchiveStream) -> Member | None:
     extended: dict[str, str] = {}
     while (info := _read_header(source)) is not None:
         if info.type not in _EXTENDED:
-            size = _parse_size(extended["size"], source) if "size" in extended else info.size
+            digits = extended.get("size", "0")
+            if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
+                raise source.damaged("an invalid size")
+            size = int(digits) if "size" in extended else info.size
             size = 0 if info.isdir() else size
             source.check_total(size)
             return Member(extended.get("path", info.name), size, info.type, source, size)
@@ -165,9 +165,3 @@ def _parse_pax_records(content: bytes, source: _ArchiveStream) -> dict[str, str]
         records[name.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
         content = content[length:]
     return records
-
-
-def _parse_size(text: str, source: _ArchiveStream) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise source.damaged("an invalid size")
-    return int(text)

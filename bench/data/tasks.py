@@ -44,7 +44,7 @@ class PairTask:
 
     @property
     def items(self) -> int:
-        """Number of scored items (the same name as for labelled tasks)."""
+        """Number of scored items, the pairs."""
         return self.pairs
 
     @property

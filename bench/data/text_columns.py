@@ -48,11 +48,7 @@ def is_table(path: Path) -> bool:
 
 
 def open_column(path: Path, column: str | None, stack: ExitStack) -> TextColumn:
-    """Open a table (see :func:`is_table`) and choose a column, by default the only one or one of USUAL.
-
-    ``stack`` closes the file. Raises InputError for an unknown column or a missing library, DataError with
-    the line or row for damage.
-    """
+    """Open a table and choose a column, by default the only or usual one; raises InputError and DataError."""
     if path.is_dir():
         names, values = _open_dataset(path)
     elif path.suffix.lower() == PARQUET:

@@ -82,10 +82,7 @@ def encoding_error(path: Path) -> DataError:
 def number_sentences(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
     """Yield the number of every line of a UTF-8 text, from 1, and its sentence with normalised white space.
 
-    ``where`` names the text in errors.
-
-    Raises:
-        DataError: a line in another encoding, or with a NUL or a carriage return inside; a text of JSON.
+    Raises DataError for a line in another encoding, a NUL or a carriage return inside, a text of JSON.
     """
     json_so_far = _JsonLines(where)
     for number, line in enumerate(lines, start=1):

@@ -70,10 +70,7 @@ def read_training_data(
     """Read the profile's training text and dev set, or those of the specification; if any method trains.
 
     ``training`` are the methods that train, ``texts`` the names of the texts that they see, as far as known.
-
-    Raises:
-        InputError: a missing text, one that no method needs, or a dev suite of several tasks.
-        DataError: damaged data.
+    Raises InputError for a missing or unused text or a dev suite of several tasks, DataError for damage.
     """
     if not training:
         unused = {"--corpus": spec.corpus, OPTION: spec.text_column, "--pairs": spec.pairs, "--dev": spec.dev}
@@ -132,11 +129,7 @@ def _read_texts(spec: RunSpec, source: DataSource, profile: Profile, who: str) -
 
 
 def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | None = None) -> Corpus:
-    """Read the training text of a profile that names a file, except its excluded lines.
-
-    Messages name ``who`` needs the text (a method or command) and its ``dev`` suite. Raises InputError and
-    DataError.
-    """
+    """Read the text of a profile that names a file; errors name ``who`` needs it, and its ``dev`` suite."""
     file = Path(profile.corpus["file"])
     hint = "docs/data.md says what bench's own texts are, and how to take another"
     if file.name == pins.WIKI1M:
@@ -153,10 +146,7 @@ def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | Non
 
 
 def read_copy(path: Path, corpus: Corpus, *, where: str) -> Corpus:
-    """Read a translated copy of a training text: line i belongs to sentence i; raises DataError.
-
-    The provenance that ``bench data rtt`` wrote next to the copy must fit both. ``where`` is for messages.
-    """
+    """Read a translated copy, line by line, which must fit its provenance and the text; raises DataError."""
     try:
         with path.open("rb") as stream:
             sentences = [sentence for _, sentence in number_sentences(stream, str(path))]
@@ -184,28 +174,20 @@ def _line_count_error(lines: int, corpus: Corpus, where: str) -> DataError:
     count = len(corpus.sentences)
     if corpus.empty and lines == count + corpus.empty:
         empty = f"{corpus.empty:,} empty line{'s' * (corpus.empty > 1)}"
-        return DataError(
-            f"the training text has {empty} from here on, for which the copy has lines too",
-            where=corpus.first_empty,
-            expected="line i of the copy to be a translation of sentence i",
-            hint=f"delete the empty lines, and the same lines of {where}",
-        )
-    return DataError(
-        f"{lines:,} lines, but the training text {corpus.name} has {count:,} sentences",
-        where=where,
-        expected="line i to be a translation of sentence i",
-        hint="excluded lines of the profile and empty lines do not count as sentences",
-    )
+        what = f"the training text has {empty} from here on, for which the copy has lines too"
+        expected = "line i of the copy to be a translation of sentence i"
+        hint = f"delete the empty lines, and the same lines of {where}"
+        return DataError(what, where=corpus.first_empty, expected=expected, hint=hint)
+    what = f"{lines:,} lines, but the training text {corpus.name} has {count:,} sentences"
+    expected = "line i to be a translation of sentence i"
+    hint = "excluded lines of the profile and empty lines do not count as sentences"
+    return DataError(what, where=where, expected=expected, hint=hint)
 
 
 def add_texts(
     training: TrainingData, names: Collection[str], spec: RunSpec, profile: Profile
 ) -> TrainingData:
-    """Add the requested texts: further copies, of the mini world or a profile's, SICK's, pairs.
-
-    A text that lacks its copy is left out: :func:`bench.plan.job.assign_stage_keys` reports it. Raises
-    InputError and DataError.
-    """
+    """Add the requested texts whose files are there: copies, SICK's sentences; see read_training_data."""
     if spec.corpus is None and uses_world(profile):
         missing = sorted({copy_name(name) for name in names} & set(ALL_COPIES) - training.texts.keys())
         world = DataSource.of_run(spec).world
@@ -245,25 +227,17 @@ def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> li
         codes = ",".join(_TARGETS.get(language, language) for language in languages)
         models = ", ".join(f"opus-mt-en-{code}, opus-mt-{code}-en" for code in languages)
         target = folder / copies[0].parent
-        errors.append(
-            DataError(
-                f"the round-trip translated copies {', '.join(missing)} of the training text are missing",
-                where=str(target),
-                expected=", ".join(copy.name for copy in copies),
-                hint=f"make them with: bench data rtt --pivots {codes} --profile {profile.name} "
-                f"--data {folder} --out {target}, from {models} (hf download Helsinki-NLP/NAME)",
-            )
-        )
+        what = f"the round-trip translated copies {', '.join(missing)} of the training text are missing"
+        command = f"bench data rtt --pivots {codes} --profile {profile.name} --data {folder} --out {target}"
+        hint = f"make them with: {command}, from {models} (hf download Helsinki-NLP/NAME)"
+        expected = ", ".join(copy.name for copy in copies)
+        errors.append(DataError(what, where=str(target), expected=expected, hint=hint))
     sick = profile.corpus.get("sick")
     if sick and any(name.endswith(SICK) for name in names) and not (data and (data / sick).is_file()):
         expected = "the sentences of SICK's training split, each once (docs/reproduce.md)"
-        errors.append(
-            DataError(
-                "SICK's unlabelled sentences are missing",
-                where=str(folder / sick),
-                expected=expected if data else f"--data DIR or BENCH_DATA with {expected}",
-            )
-        )
+        expected = expected if data else f"--data DIR or BENCH_DATA with {expected}"
+        what = "SICK's unlabelled sentences are missing"
+        errors.append(DataError(what, where=str(folder / sick), expected=expected))
     return errors
 
 

@@ -61,8 +61,7 @@ def read_word_vectors(path: Path) -> WordVectors:
     """Read a whole file; in memory 4 bytes a number, and the words.
 
     A first line of two whole numbers is word2vec's header (words, dimension). Elsewhere the last ``dim``
-    fields, separated by single spaces, are the numbers and all before them is the word, which may hold spaces
-    except in a first line that lacks a header. Raises DataError with the line.
+    fields are the numbers and all before them is the word. Raises DataError with the line.
     """
     rows: dict[str, int] = {}
     values, repeated = array("f"), 0
@@ -99,8 +98,9 @@ def _check_lines(path: Path) -> Iterator[tuple[int, list[bytes], int, str]]:
     for number, line in enumerate(_read_lines(path), start=1):
         where = f"{path}:{number}"
         fields = _split_fields(line.removeprefix(BOM_UTF8) if number == 1 else line, where)
-        if number == 1 and (header := _parse_header(fields)):
-            promised, dim = header
+        digits = number == 1 and len(fields) == 2 and all(f.isdigit() and len(f) < 19 for f in fields)
+        if digits and int(fields[1]):
+            promised, dim = int(fields[0]), int(fields[1])
         elif fields != [b""]:
             dim = len(fields) - 1 if dim is None else dim
             count += 1
@@ -153,12 +153,6 @@ def _check_kind(head: bytes, path: Path) -> None:
             what = f"this is a {ending} file by its first bytes"
             raise DataError(what, where=str(path), expected=FORM, hint=hint)
     check_text_kind(head, path)
-
-
-def _parse_header(fields: Sequence[bytes]) -> tuple[int, int] | None:
-    if len(fields) == 2 and all(field.isdigit() and len(field) < 19 for field in fields) and int(fields[1]):
-        return int(fields[0]), int(fields[1])
-    return None
 
 
 def _parse_entry(fields: list[bytes], dim: int, where: str, expected: str) -> tuple[str, FloatArray]:

@@ -44,18 +44,11 @@ def make_bundle(
     progress: Callable[[int], None] = lambda _: None,
     by: str | None = None,
 ) -> tuple[Verification, bytes | None]:
-    """Verify a campaign and make a bundle of it; plug-ins' code stays untouched.
+    """Verify a campaign and bundle it; returns the verification and the bundle, None after any finding.
 
-    ``plugins`` are all files that a method of its records came from; ``progress`` is called with verified
-    records; ``by`` is the sender, one line of text.
-
-    Returns:
-        The verification; and the bundle, None after any finding.
-
-    Raises:
-        InputError: a missing campaign, a plug-in file too few or too many, a bundle that is too large, or
-            a sender that can't be printed.
-        DataError: a file that quotes a sentence of the records' suites.
+    ``plugins`` are all files that a method of its records came from, ``by`` is the sender, one line of text.
+    Raises InputError for a missing campaign, missing or further plug-in files, an unprintable sender or a
+    bundle that is too large, DataError for a file that quotes a sentence of the records' suites.
     """
     sender = "" if by is None else archive.check_sender(by)
     sources = _plugin_sources(plugins)
@@ -153,10 +146,7 @@ def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> No
 def check_contents(
     bundle: archive.Bundle, store: ResultStore, records: Sequence[RunRecord], where: str
 ) -> None:
-    """Check that a bundle holds exactly the plug-ins, profiles and predictions that its records name.
-
-    ``store`` is where its records and grids were written. Raises InputError for anything else.
-    """
+    """Check that a bundle, written to ``store``, holds exactly what its records name; raises InputError."""
     wanted = {f"{archive.PLUGINS}{name}" for name in list_plugin_files(records)}
     wanted |= {f"{archive.PROFILES}{name}.toml" for name in list_profiles(records)}
     wanted |= _result_paths(store, records).keys()

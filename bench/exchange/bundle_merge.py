@@ -61,12 +61,10 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
     Each record is added as a whole, and repeating a stopped merge resumes it. Before everything is
     checked only a hidden folder is written. Records of the campaign that lost predictions get them back.
 
-    Raises:
-        InputError: not a bundle, files that its records don't name, scores that can't be computed again, a
-            wrong option, a new campaign with a name that isn't portable.
-        DataError: a file that quotes a test sentence; a damaged record in the campaign; a copy of one.
-        NotComparableError: other content under the same name, or a record that can't share a table.
-        StorageError: the records can't be written.
+    Raises InputError for another file, further files, missing data of scores, a wrong option or a new name
+    that some systems refuse; DataError for a file that quotes a test sentence, a damaged record in the
+    campaign or a copy of one; NotComparableError for other content under the same name or a record of another
+    table; StorageError for a failed write.
     """
     if any(path.parent.name.startswith(("seed-", "no-seed")) for path in into.glob("*/*/*/*.json")):
         expected = "the results folder above it"
@@ -185,10 +183,7 @@ def _profile_notes(bundle: archive.Bundle) -> Iterator[str]:
 def _select_new(
     store: ResultStore, records: Sequence[RunRecord], grids: Sequence[manifest.Manifest]
 ) -> tuple[list[RunRecord], list[manifest.Manifest]]:
-    """Return the records and grids to add; raises for other content in their place or a clash.
-
-    A grid that exists for other suites or seeds gets those of both.
-    """
+    """Return the records and grids to add, grids with the suites and seeds of both; raises for a clash."""
     present = store.records() if store.root.is_dir() else []
     by_path = {store.path(record.place): record for record in present}
     conflicts, new = [], []

@@ -167,18 +167,8 @@ def unpack_command(bundle: Path, into: Path) -> None:
     click.echo(f"verify:  bench verify {shlex.quote(str(results / unpacked.campaign))}")
 
 
-_LEFT_OUT = {
-    "out",
-    "weights",
-    "limit",
-    "backbone",
-    "data_dir",
-    "corpus",
-    "pairs",
-    "copies",
-    "plugins",
-    "results",
-}
+_OWN, _FILES = {"out", "weights", "limit"}, {"backbone", "data_dir", "corpus", "pairs", "copies", "plugins"}
+_LEFT_OUT = {*_OWN, *_FILES, "results"}
 """Options of ``bench pack`` only, and those that name files, which have other places in the folder."""
 
 
@@ -212,11 +202,9 @@ def pack_command(out: Path, weights: str, limit: float | None, **options: Any) -
     from bench.plan.plan import check_folder_names, make_plan
 
     if str(options["profile"]).endswith(".toml"):
-        raise InputError(
-            "a profile of your own can't be packed",
-            where=f"--profile {options['profile']}",
-            expected="one that comes with bench, and --set for what yours changes",
-        )
+        what, where = "a profile of your own can't be packed", f"--profile {options['profile']}"
+        expected = "one that comes with bench, and --set for what yours changes"
+        raise InputError(what, where=where, expected=expected)
     plan = make_plan(make_spec(options))
     check_folder_names(plan)
     packed = pack_run(plan, ["run", *_collect_arguments()], out, half=weights == "fp16")

@@ -52,11 +52,10 @@ class Packed:
 
 
 def pack_run(plan: Plan, words: Sequence[str], out: Path, *, half: bool) -> Packed:
-    """Write the folder, after refusing everything that it can't hold; ``half`` keeps weights as float16.
+    """Write the folder, ``half`` with weights as float16.
 
-    Raises:
-        InputError: a full ``out``; a suite of the hub, a method that brings a model or is another package's.
-        BenchError: weights too large for float16.
+    Raises InputError for a full ``out``, a suite of the hub, a method that brings a model or is another
+    package's, and BenchError for weights too large for float16.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError("it already exists", where=f"--out {out}", expected="a new folder")
@@ -95,9 +94,12 @@ def _fill_folder(
     backbones = _write_models(plan, cells, out, half, packed)
     for _, _, named in _command_texts(plan):
         packed.words += named
-    for place, code in _plugin_files(plan).items():
-        _write_file(out / place, code)
-        packed.words += ["--plugin", f"{HERE}/{place}"]
+    plugins = [plugin for plugin in plan.spec.plugins if plugin.path]
+    folders = _assign_folders((plugin.source for plugin in plugins), PLUGINS)
+    for plugin in plugins:
+        place = f"{folders[plugin.source]}/{plugin.name}"
+        _write_file(out / place, plugin.source)
+        packed.words += ["--plugin", f"{HERE}/{place}"] if f"{HERE}/{place}" not in packed.words else []
     facts = collect_provenance(device="cpu", threads=1)
     _write_file(out / "bench" / FILE, _encode_json({**facts["git"], "backbones": backbones}))
     metadata = f"Metadata-Version: 2.1\nName: cse-bench\nVersion: {__version__}\n"
@@ -114,8 +116,7 @@ def _fill_folder(
 def _check_packable(plan: Plan, cells: Sequence[Cell]) -> None:
     corpus = plan.spec.corpus
     if corpus is not None and corpus.is_dir():
-        what = "a saved data set can't be packed"
-        raise InputError(what, where=f"--corpus {corpus}", expected="a file")
+        raise InputError("a saved data set can't be packed", where=f"--corpus {corpus}", expected="a file")
     for suite in plan.suites:
         elsewhere = suite.startswith(CONTRAST_TEXT) or (is_mteb(suite) and suite != STSB_MULTI)
         if elsewhere and suite not in MINI_SUITES:
@@ -177,10 +178,7 @@ def _text_files(plan: Plan) -> Iterator[tuple[Path, str]]:
 
 
 def _command_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
-    """Return the texts that the command names: file, packed folder, and the words that name it there.
-
-    Texts of one folder stay together, with their companion files; others get folders of their own.
-    """
+    """Return file, packed folder (one for each folder of files) and new words of each text in the command."""
     spec = plan.spec
     copies = (("--copy", f"{name}=", path) for name, path in spec.copies)
     texts = [("--corpus", "", spec.corpus), ("--pairs", "", spec.pairs), *copies]
@@ -190,12 +188,6 @@ def _command_texts(plan: Plan) -> list[tuple[Path, str, list[str]]]:
         (path, folders[source], [option, f"{name}{HERE}/{folders[source]}/{path.name}"])
         for option, name, path, source in given
     ]
-
-
-def _plugin_files(plan: Plan) -> dict[str, bytes]:
-    files = [plugin for plugin in plan.spec.plugins if plugin.path]
-    folders = _assign_folders((plugin.source for plugin in files), PLUGINS)
-    return {f"{folders[plugin.source]}/{plugin.name}": plugin.source for plugin in files}
 
 
 def _assign_folders(sources: Iterable[T], folder: str) -> dict[T, str]:

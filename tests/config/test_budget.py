@@ -27,7 +27,7 @@ TOWERS = replace(NEW, options=(*NEW.options, *(replace(o, name=f"sub1.{o.name}")
 
 @pytest.fixture(autouse=True)
 def registered(own_methods: None) -> None:
-    METHODS.register("new", SimpleNamespace(card=NEW), "elsewhere")  # type: ignore[arg-type]
+    METHODS.register("new", SimpleNamespace(card=NEW), "elsewhere")
 
 
 def planned(text: str, profile: str) -> tuple[str, dict[str, OptionValue]]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -149,8 +150,9 @@ def test_retrieval_has_fifteen_metrics() -> None:
 
 def test_mteb_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mteb", None)
-    checks = (partial(measure_of(name).check, []) for name in ("mini-mteb", "local:x.toml"))
-    for check in (import_mteb, *checks):
+    checks: list[Callable[[], object]] = [import_mteb]
+    checks += [partial(measure_of(name).check, []) for name in ("mini-mteb", "local:x.toml")]
+    for check in checks:
         check_error(check, "mteb", "pip install 'cse-bench[mteb]'", kind=InputError)
 
 

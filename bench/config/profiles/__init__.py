@@ -140,12 +140,9 @@ def load_profile(name: str) -> Profile:
 def load_shipped_profile(name: str) -> Profile:
     """Read the profile that a record names; raises InputError for a user's file, which records lack."""
     if name not in profile_names():
-        raise InputError(
-            f"it was run with a profile from a file, '{name}'",
-            where=f"profile {name}",
-            expected=f"one of {', '.join(profile_names())}",
-            hint="such records can be reported, compared and verified, not repeated, bundled or checked",
-        )
+        what, expected = f"it was run with a profile from a file, '{name}'", ", ".join(profile_names())
+        hint = "such records can be reported, compared and verified, not repeated, bundled or checked"
+        raise InputError(what, where=f"profile {name}", expected=f"one of {expected}", hint=hint)
     return load_profile(name)
 
 
@@ -225,15 +222,11 @@ class Budget:
     def terms(self, card: MethodCard) -> dict[str, OptionValue]:
         """Return the values of a method's options on equal terms."""
         terms: dict[str, OptionValue] = {}
-        trained = {
-            f"{stage}{name}": value
-            for stage, (name, value) in product(_stage_prefixes(card), self.equal.items())
-        }
+        pairs = product(_stage_prefixes(card), self.equal.items())
+        trained = {f"{stage}{name}": value for stage, (name, value) in pairs}
         for option in card.options:
-            if option.name in trained:
-                terms[option.name] = option.parse(
-                    trained[option.name], f"the profile's equal terms: {option.name}"
-                )
+            if (name := option.name) in trained:
+                terms[name] = option.parse(trained[name], f"the profile's equal terms: {name}")
         return terms
 
     def options(self, card: MethodCard, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:

@@ -159,17 +159,12 @@ def _draw_frame(world: Customs, draw: Draw, event: Event) -> Callable[[str], str
 
 
 def draw_triplets(seed: int) -> list[tuple[str, str, str]]:
-    """Draw (sentence, positive, hard negative) of TRIPLETS train events; the sentences are distinct.
-
-    The positive says the same in other words. The hard negative contradicts it, as in a pair of grade 3:
-    another agent or place, or negated.
-    """
+    """Draw distinct (sentence, rewording, contradiction as in grade 3) of TRIPLETS train events."""
     world, draw = draw_customs(seed), Draw(f"mini/{GENERATOR}/{seed}/triplets")
     rows: dict[str, tuple[str, str, str]] = {}
     while len(rows) < TRIPLETS:
         event = sample_event(world, draw, "train")
-        other = draw_partner(world, draw, "train", event, 3)
-        if other is None:
+        if (other := draw_partner(world, draw, "train", event, 3)) is None:
             continue
         events = (event, event, other[0])
         first, positive, negative = (realise(e, world.lexicon, draw, general=_GENERAL) for e in events)
@@ -190,8 +185,7 @@ def draw_pairs(seed: int, split: str) -> list[tuple[str, str, float]]:
     while len(rows) < PAIRS[split]:
         grade = len(rows) % 6
         event = sample_event(world, draw, split)
-        other = draw_partner(world, draw, split, event, grade)
-        if other is None:
+        if (other := draw_partner(world, draw, split, event, grade)) is None:
             continue
         changed, general = other
         first = realise(event, world.lexicon, draw)

@@ -68,12 +68,8 @@ def realise(
 ) -> str:
     """Draw a sentence for an event.
 
-    Args:
-        event: The meaning.
-        lexicon: The words.
-        draw: The stream.
-        form: One of ORDERS, and filler words at the begin ("" for none); None for any.
-        general: Probability of the more general word for the agent and for the object.
+    ``form`` is one of ORDERS, and filler words at the begin ("" for none). ``general`` is the probability of
+    the more general word for the agent and for the object.
     """
     topic = lexicon.topics[event.topic]
     frame = topic.frames[event.frame]

@@ -76,10 +76,6 @@ def _draw_topic_rows(source: _EventSource, **sizes: int) -> Tables:
     return {split: source.labelled(source.topic, count, size) for split, size in sizes.items()}
 
 
-def _draw_negation_rows(source: _EventSource) -> Tables:
-    return {split: source.labelled(_negation_label, 2, 50) for split in ("train", "test")}
-
-
 def _draw_action_rows(source: _EventSource) -> Tables:
     """Draw sentences of one topic, labelled with their action."""
     topic = source.draw.below(len(source.world.lexicon.topics))
@@ -169,7 +165,10 @@ def _draw_sts(source: _EventSource, third: int | None) -> Tables:
 _MTEB: dict[str, tuple[str, Callable[[_EventSource], Tables]]] = {
     "MiniTopicClassification": ("classification", lambda s: _draw_topic_rows(s, train=12, test=10)),
     "MiniActionClassification": ("classification", _draw_action_rows),
-    "MiniNegationClassification": ("classification", _draw_negation_rows),
+    "MiniNegationClassification": (
+        "classification",
+        lambda s: {split: s.labelled(_negation_label, 2, 50) for split in ("train", "test")},
+    ),
     "MiniTopicClustering": ("clustering", lambda s: _draw_topic_rows(s, file=25)),
     "MiniPairClassification": ("pair-classification", lambda s: {"file": _draw_sentence_pairs(s, 150)}),
     "MiniParaphraseRetrieval": ("retrieval", _draw_paraphrase_retrieval),
@@ -205,9 +204,8 @@ def draw_transfer_task(name: str, seed: int) -> LabelledTask:
         tables["no"] = tuple(row for row in rows if row[1] == "no")
     else:
         tables = {"train": _draw_sentence_pairs(source, 150), "test": _draw_sentence_pairs(source, 100)}
-    return LabelledTask(name, tuple(_make_split(split, rows) for split, rows in tables.items()))
-
-
-def _make_split(name: str, rows: Rows) -> LabelledSplit:
-    first, *second, labels = zip(*rows, strict=True)
-    return LabelledSplit(name, first, second[0] if second else (), labels)
+    splits = []
+    for split, rows in tables.items():
+        first, *second, labels = zip(*rows, strict=True)
+        splits.append(LabelledSplit(split, first, second[0] if second else (), labels))
+    return LabelledTask(name, tuple(splits))

@@ -26,10 +26,7 @@ _FORMS = {
 
 
 class _Wording(Draw):
-    """Stream that draws a word for a concept once, so that an event keeps its words.
-
-    ``chosen`` holds earlier choices, by the words to choose from.
-    """
+    """Stream that draws a word for a concept once; ``chosen`` holds the choices by their words."""
 
     def __init__(self, draw: Draw, chosen: dict[tuple[object, ...], object]) -> None:
         self._draw, self.chosen = draw, chosen

@@ -39,11 +39,8 @@ def training_pairs(world: World) -> Corpus:
 
 
 def pretraining_text(world: World) -> Corpus:
-    """Return the backbone's pretraining text: the training text, and documents of two wordings.
-
-    A document is a sentence of the training text or of a copy, then its other wording. As in real texts a
-    masked word then has its synonym in sight.
-    """
+    """Return the backbone's pretraining text: the training text, and documents of two wordings."""
+    # as in real texts, a masked word then has its synonym in sight
     columns = [training_text(world).sentences, *(training_copy(world, copy).sentences for copy in COPIES)]
     documents: list[str] = []
     for column, following in zip(columns, [*columns[1:], columns[0]], strict=True):
