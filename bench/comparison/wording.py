@@ -102,9 +102,8 @@ def _describe_possible_difference(f: ComparisonFinding) -> str:
         return ""
     kind = "normal" if f.speaks_for == "items" else "t"
     at = "" if f.interval else f" (by the {kind} interval at {format_percent(f.final_level)})"
-    return (
-        f"; a true difference of up to {round_points_up(max(map(abs, f.possible)))} points stays possible{at}"
-    )
+    most = round_points_up(max(map(abs, f.possible)))
+    return f"; a true difference of up to {most} points stays possible{at}"
 
 
 def _describe_assumption(f: ComparisonFinding) -> str:
@@ -287,11 +286,10 @@ def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
         pairs, d = level.pairs, level.pairs.unpaired
         r = "" if pairs.correlation is None else f" with a correlation of {pairs.correlation:+.2f}"
         wide = ""
-        if pairs.gain is not None:
-            is_wider = pairs.gain >= 1
-            wide = (
-                f", {pairs.gain:.1f} times as wide" if is_wider else f", {1 / pairs.gain:.1f} times narrower"
-            )
+        if pairs.gain is not None and pairs.gain >= 1:
+            wide = f", {pairs.gain:.1f} times as wide"
+        elif pairs.gain is not None:
+            wide = f", {1 / pairs.gain:.1f} times narrower"
         lines.append(
             f"Pairs: {pairs.n}{r}. Welch's interval, which ignores them, is "
             f"{format_difference_interval(d.low, d.high)}{wide}."

@@ -86,9 +86,8 @@ def _are_close(one: Any, other: Any, within: float) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return abs(one - other) <= within * max(abs(one), abs(other))
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(
-            _are_close(*pair, within) for pair in zip(one, other, strict=True)
-        )
+        pairs = zip(one, other, strict=False)
+        return len(one) == len(other) and all(_are_close(*pair, within) for pair in pairs)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_are_close(one[name], other[name], within) for name in one)
     return bool(one == other)

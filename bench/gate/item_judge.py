@@ -90,9 +90,8 @@ def judge_items(
     correct_drops(drops, counted)
     for pair in tested:
         done[pair.key] = _decide_verdict(pair, drops[pair.key], each, tolerance, strict)
-    finished = [pair for pair in pairs if pair.now is not None and pair.now.status == "ok"]
-    now = [pair.now for pair in finished if pair.now is not None]
-    warnings = machine_warnings([pair.then for pair in finished], now)
+    finished = [(pair.then, pair.now) for pair in pairs if pair.now is not None and pair.now.status == "ok"]
+    warnings = machine_warnings([then for then, _ in finished], [now for _, now in finished])
     cells = tuple(done[key] for key in sorted(done))
     return Gate(cells, tolerance, level, counted, warnings=warnings, strict=strict)
 

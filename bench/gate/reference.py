@@ -132,11 +132,9 @@ def _check_seeds(
     remaining = set(map(cell_key, selected))
     lost = ", ".join(cell_name(key) for key in group_by(records, cell_key) if key not in remaining)
     if known and (absent or lost):
-        raise InputError(
-            f"no record has seed {absent}" if absent else f"{lost} has none of these seeds",
-            where=f"--seeds, campaign {store.campaign}",
-            expected=f"of {', '.join(map(str, known))}",
-        )
+        what = f"no record has seed {absent}" if absent else f"{lost} has none of these seeds"
+        where, expected = f"--seeds, campaign {store.campaign}", f"of {', '.join(map(str, known))}"
+        raise InputError(what, where=where, expected=expected)
 
 
 def load_new_records(store: ResultStore) -> list[RunRecord]:
@@ -155,11 +153,9 @@ def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None
     for record in records:
         if record.status != "ok":
             run = "" if record.seed is None else f" seed {record.seed}"
-            raise DataError(
-                f"{record.method}{run} on {record.suite} is not a result: {record.reason}",
-                where=f"reference {campaign}",
-                hint="run it again; a reference has only finished records",
-            )
+            what = f"{record.method}{run} on {record.suite} is not a result: {record.reason}"
+            hint = "run it again; a reference has only finished records"
+            raise DataError(what, where=f"reference {campaign}", hint=hint)
 
 
 def select_repeatable_records(

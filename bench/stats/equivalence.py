@@ -145,9 +145,8 @@ def estimate_from_interval(
     if interval.df is None:
         return DifferenceEstimate(interval.difference, 0.0, math.inf, also)
     t = float(stats.t.ppf((1 + level) / 2, interval.df))
-    return DifferenceEstimate(
-        interval.difference, (interval.high - interval.low) / (2 * t), interval.df, also
-    )
+    error = (interval.high - interval.low) / (2 * t)
+    return DifferenceEstimate(interval.difference, error, interval.df, also)
 
 
 def largest_possible_difference(estimate: DifferenceEstimate, level: float = 0.95) -> float:

@@ -93,18 +93,10 @@ def choose_design(
     if asked == "auto" and (not pairs or used[0] != used[1]):
         return SeedDesign("welch", all_seeds, too_few=count if pairs else 0)
     if used[0] != used[1]:
-        raise InputError(
-            f"{names[0]} and {names[1]} have different seeds",
-            where=where,
-            expected="pairs of runs",
-            hint="use --test welch",
-        )
+        what = f"{names[0]} and {names[1]} have different seeds"
+        raise InputError(what, where=where, expected="pairs of runs", hint="use --test welch")
     if asked == "sign-flip" and len(used[0]) > MAX_SEEDS:
         what, expected = f"a sign-flip test of {len(used[0])} pairs", f"at most {MAX_SEEDS} pairs"
         raise InputError(what, where=where, expected=expected, hint="use --test paired")
-    left_out = _exclude_seeds(all_seeds[0], used[0]), _exclude_seeds(all_seeds[1], used[1])
-    return SeedDesign("sign-flip" if asked == "sign-flip" else "paired", used, left_out)
-
-
-def _exclude_seeds(seeds: Seeds, excluded: Seeds) -> Seeds:
-    return tuple(seed for seed in seeds if seed not in excluded)
+    first, second = (tuple(seed for seed in seeds if seed not in used[0]) for seeds in all_seeds)
+    return SeedDesign("sign-flip" if asked == "sign-flip" else "paired", used, (first, second))

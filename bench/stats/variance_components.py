@@ -88,20 +88,12 @@ def hierarchical_bootstrap(
     first = np.take_along_axis(draws_a.mean(2), rng.integers(0, n_a, (draws, n_a)), axis=1)
     second = np.take_along_axis(draws_b.mean(2), rng.integers(0, n_b, (draws, n_b)), axis=1)
     ends = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(first.mean(1) - second.mean(1), ends)
+    low, high = np.quantile(first.mean(1) - second.mean(1), ends).tolist()
     above = (np.sign(first[:, :, None] - second[:, None, :]).mean((1, 2)) + 1) / 2
-    above_low, above_high = np.quantile(above, ends)
-    return HierarchicalDifference(
-        float(observed_a.mean() - observed_b.mean()),
-        float(low),
-        float(high),
-        probability_of_superiority(observed_a.mean(1), observed_b.mean(1)),
-        float(above_low),
-        float(above_high),
-        draws,
-        n_a,
-        n_b,
-    )
+    difference = float(observed_a.mean() - observed_b.mean())
+    superiority = probability_of_superiority(observed_a.mean(1), observed_b.mean(1))
+    above_low, above_high = np.quantile(above, ends).tolist()
+    return HierarchicalDifference(difference, low, high, superiority, above_low, above_high, draws, n_a, n_b)
 
 
 def variance_components(

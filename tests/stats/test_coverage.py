@@ -160,7 +160,9 @@ def test_a_row_is_what_a_small_simulation_gives(method: str, r: float | None) ->
     a, b = rng.normal(size=(2, 2000, 3))
     b = b if r is None else r * a + np.sqrt(1 - r**2) * b
     tool = welch if method == "welch" else paired_t
-    held = [(found := tool(x, y)).low <= 0 <= found.high for x, y in zip(a, b, strict=True)]
+    tests = [tool(x, y) for x, y in zip(a, b, strict=True)]
+    held = [d.low <= 0 <= d.high for d in tests]
+    assert held == [d.p > 0.05 for d in tests]
     row = find_coverage(method, 3, 3, r)
     assert (row.n_a, row.n_b, row.correlation) == (3, 3, r)
     assert abs(np.mean(held) - row.measured) < 0.016

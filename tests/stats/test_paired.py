@@ -10,7 +10,7 @@ from bench.errors import InputError
 from bench.stats.inputs import FloatArray, make_generator
 from bench.stats.item_statistics import SuiteDraws
 from bench.stats.seed_design import RequestedTest, SeedDesign, SeedTest, choose_design, common_seeds
-from bench.stats.seed_pairs import PairedDifference, paired_t, pairing_gain
+from bench.stats.seed_pairs import paired_t, pairing_gain
 from bench.stats.seeds import sign_flip, welch
 from bench.stats.variance_components import variance_components
 from tests.support.messages import missing_facts
@@ -137,18 +137,6 @@ def test_components_of_pairs_are_narrower_where_seeds_are_shared() -> None:
     pairs, sides = variance_components(sample, "a", "b", paired=True), variance_components(sample, "a", "b")
     assert pairs.items == pytest.approx(sides.items)
     assert pairs.high - pairs.low < (sides.high - sides.low) / 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("r", "n"), [(0.0, 3), (0.99, 5)])
-def test_it_covers(r: float, n: int) -> None:
-    """4,000 simulations: 95% +- 1.1 points at three and a bit standard errors."""
-    rng = make_generator(1, f"coverage/{r}/{n}")
-    a = rng.normal(size=(4000, n))
-    b = r * a + math.sqrt(1 - r**2) * rng.normal(size=a.shape)
-    found: list[PairedDifference] = [paired_t(x, y) for x, y in zip(a, b, strict=True)]
-    assert abs(np.mean([d.low <= 0 <= d.high for d in found]) - 0.95) < 0.0115
-    assert all((d.p <= 0.05) != (d.low <= 0 <= d.high) for d in found)
 
 
 FIVE = (1, 2, 3, 4, 5)

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -145,62 +145,28 @@ def test_seeds_that_never_vary_have_the_p_of_an_exact_test(
         assert found.t is found.df is None
 
 
-def every_split(a: list[float], b: list[float]) -> float:
-    """p of the permutation test as loops."""
-    pool, observed = a + b, sum(a) / len(a) - sum(b) / len(b)
-    differences = []
-    for chosen in itertools.combinations(range(len(pool)), len(a)):
-        left = [pool[i] for i in chosen]
-        right = [pool[i] for i in range(len(pool)) if i not in chosen]
-        differences.append(sum(left) / len(left) - sum(right) / len(right))
-    above = sum(d >= observed - 1e-9 for d in differences)
-    below = sum(d <= observed + 1e-9 for d in differences)
-    return min(1, 2 * min(above, below) / len(differences))
+def scipys(samples: tuple[FloatArray, ...], kind: Literal["independent", "samples"], statistic: Any) -> float:
+    """p of scipy's enumeration of splits ("independent") or of signs ("samples")."""
+    found = stats.permutation_test(samples, statistic, permutation_type=kind, n_resamples=10_000)
+    return float(found.pvalue)
 
 
-def every_sign(a: list[float], b: list[float]) -> float:
-    """p of the sign-flip test as loops."""
-    pairs = [x - y for x, y in zip(a, b, strict=True)]
-    sums = [
-        sum(s * d for s, d in zip(signs, pairs, strict=True))
-        for signs in itertools.product((-1, 1), repeat=len(pairs))
-    ]
-    above = sum(value >= sum(pairs) - 1e-9 for value in sums)
-    below = sum(value <= sum(pairs) + 1e-9 for value in sums)
-    return min(1, 2 * min(above, below) / len(sums))
-
-
-@pytest.mark.parametrize(("n_a", "n_b"), [(1, 1), (1, 4), (2, 5), (3, 3), (6, 4), (5, 5)])
-def test_permutation_is_the_loop_over_splits_with_and_without_ties(n_a: int, n_b: int) -> None:
+@pytest.mark.parametrize(("n_a", "n_b"), [(2, 5), (3, 3), (6, 4), (5, 5), (5, 8)])
+def test_exact_tests_are_scipys_with_and_without_ties(n_a: int, n_b: int) -> None:
     rng = make_generator(0, f"splits {n_a} {n_b}")
-    for _ in range(10):
-        for pool in (rng.normal(size=n_a + n_b), rng.integers(0, 4, n_a + n_b) / 10 + 0.7):
-            a, b = pool[:n_a].tolist(), pool[n_a:].tolist()
-            assert exact_permutation(a, b).p == pytest.approx(every_split(a, b))
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 6, 9])
-def test_sign_flip_is_the_loop_over_signs_with_and_without_ties(n: int) -> None:
-    rng = make_generator(0, f"signs {n}")
     for _ in range(5):
-        for pool in (rng.normal(size=(2, n)), rng.integers(0, 4, (2, n)) / 10 + 0.7):
-            a, b = pool.tolist()
-            assert flip(a, b).p == pytest.approx(every_sign(a, b))
+        for pool in (rng.normal(size=n_a + n_b), rng.integers(0, 4, n_a + n_b) / 8 + 0.75):
+            a, b = pool[:n_a], pool[n_a:]
+            expected = scipys((a, b), "independent", lambda x, y, axis: x.mean(axis) - y.mean(axis))
+            assert exact_permutation(a, b).p == pytest.approx(expected)
+            d = a - np.resize(b, n_a)
+            expected = scipys((d,), "samples", lambda x, axis: x.mean(axis))
+            assert flip(a, np.resize(b, n_a)).p == pytest.approx(expected)
 
 
-def test_exact_tests_are_scipys() -> None:
-    a, b = normal(make_generator(0, "scipy"), 8, 8)
-    independent = stats.permutation_test(
-        (a, b),
-        lambda x, y, axis: x.mean(axis) - y.mean(axis),
-        permutation_type="independent",
-        n_resamples=20_000,
-    )
-    paired = stats.permutation_test(
-        (a - b,), lambda x, axis: x.mean(axis), permutation_type="samples", n_resamples=1000
-    )
-    assert exact_permutation(a, b).p == pytest.approx(independent.pvalue)
-    assert flip(a, b).p == pytest.approx(paired.pvalue)
+def test_exact_tests_of_one_seed_by_hand() -> None:
+    assert exact_permutation([1], [2]).p == flip([1], [0]).p == 1
+    assert exact_permutation([5], [1, 2, 3, 4]).p == pytest.approx(2 / 5)
 
 
 @pytest.mark.parametrize(
