@@ -50,11 +50,7 @@ def read_plugin(text: str, results: Path) -> Plugin:
 
 
 def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """Run a plug-in's code once and return the names of its methods; raises InputError.
-
-    A file's module is named after its content, so that every process gives it the same unique name. ``names``
-    are suggestions for a package that is missing.
-    """
+    """Run a plug-in once, as a module named after its content; return its methods; raises InputError."""
     discover()
     if plugin.path:
         return _load_file(plugin)

@@ -35,11 +35,7 @@ _RULES = {"negation": insert_negation, "swap": swap_roles, "number": change_numb
 
 @dataclass(frozen=True)
 class ContrastTask:
-    """Minimal pairs of one phenomenon.
-
-    ``text`` is the origin of the items: "rules", number of sentences, their sha256; or "mini/" with the
-    version of the generator, the world's seed, "".
-    """
+    """Minimal pairs of one phenomenon; ``text`` is their origin: kind, number or seed, and sha256."""
 
     id: str  # the phenomenon
     triples: tuple[Triple, ...]

@@ -39,9 +39,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 def fetch_data(name: str, data: Path) -> list[Path]:
     """Get one of NAMES into ``data``; a finished group is only checked, an interrupted download resumes.
 
-    Files are put in place after all have passed their check. Returns the group's files or folders. Raises
-    InputError for an unknown name or a read-only folder, BenchError for a hub that is unreachable or broke
-    off, DataError for an unsafe or damaged archive or data that differ from the reference or the pin.
+    Returns its files or folders, which are put in place after all have passed their check. Raises InputError
+    for an unknown name, BenchError for a hub out of reach, DataError for damaged or other data.
     """
     if name not in NAMES:
         raise unknown_name("data set", name, NAMES, where="bench data fetch")
@@ -224,11 +223,7 @@ def _query_hub(filename: str) -> _Remote:
 
 
 def _download_file(filename: str, remote: _Remote, folder: Path) -> Path:
-    """Download one file into a folder; resumes an interrupted download.
-
-    The library deletes a partial file when its process ends, so the part is kept here. Its name has the hub's
-    etag, so that a part is only continued with the same version.
-    """
+    """Download one file into a folder; resumes from its part, whose name holds the version's etag."""
     whole, part = folder / filename, folder / f"{filename}.{remote.etag}.part"
     if whole.is_file() and remote.digest(whole) == remote.etag:
         return whole  # fetched for the other group

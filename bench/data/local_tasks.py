@@ -138,11 +138,7 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
 
 
 def read_local_pairs(path: Path) -> tuple[str, tuple[Row, ...], str]:
-    """Read scored pairs from a .tsv, .csv or .jsonl file, or the one sts task of a TOML file.
-
-    Returns its name, (sentence1, sentence2, score) of each pair, and notes on quotes and long cells. Raises
-    InputError for another task, DataError with file and line for damage or fewer than two scores.
-    """
+    """Read name, scored pairs and notes of a data file, or of a TOML file with one sts task."""
     if path.exists() and not path.is_file():
         raise DataError("this is not a regular file", where=str(path))
     if path.suffix != ".toml":

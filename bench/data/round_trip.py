@@ -117,8 +117,7 @@ class RoundTrip:
     ) -> dict[str, Any]:
         """Translate the rest, put the copy and its provenance in place, and return the provenance.
 
-        A stopped run resumes from the last finished part. ``load`` returns the two translators, if sentences
-        are left; ``progress`` is called with finished translations, two a sentence. Raises InputError.
+        ``progress`` is called with finished translations, two a sentence. Raises InputError.
         """
         try:
             self.out.mkdir(parents=True, exist_ok=True)

@@ -80,10 +80,7 @@ def encoding_error(path: Path) -> DataError:
 
 
 def number_sentences(lines: Iterable[bytes], where: str) -> Iterator[tuple[int, str]]:
-    """Yield the number of every line of a UTF-8 text, from 1, and its sentence with normalised white space.
-
-    Raises DataError for a line in another encoding, a NUL or a carriage return inside, a text of JSON.
-    """
+    """Yield number and sentence of each line of a UTF-8 text; raises DataError for other files and JSON."""
     json_so_far = _JsonLines(where)
     for number, line in enumerate(lines, start=1):
         try:

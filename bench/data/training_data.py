@@ -252,8 +252,7 @@ def _copy_text_name(name: str) -> str:
 def _add_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> TrainingData:
     """Add to every text its form with SICK's unlabelled sentences at the end, as TNCSE and JTCSE train.
 
-    In the mini world the sentences of its test pairs take their place: like SICK's, they are those of the
-    test set, stripped of scores, and stay untranslated in copies. Raises InputError and DataError.
+    In the mini world those of its test pairs take their place. Raises InputError and DataError.
     """
     source = DataSource.of_run(spec)
     if uses_world(profile):

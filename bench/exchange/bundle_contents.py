@@ -73,11 +73,7 @@ def make_bundle(
 
 
 def read_campaign_folder(folder: Path) -> tuple[archive.Bundle, list[str]]:
-    """Read the finished records and sweeps of a campaign's folder, or of a results folder with one campaign.
-
-    Returns the bundle, except plug-ins and profiles; and the files of failed cells, which it lacks. Raises
-    InputError and DataError.
-    """
+    """Read a campaign's folder as a bundle of finished records and sweeps; list the failed cells' files."""
     roots = sorted(find_record_files(folder)[0])
     if len(roots) > 1:
         expected = f"the folder of one: {', '.join(root.name for root in roots)}"
@@ -202,8 +198,7 @@ class Unpacked:
 def unpack_bundle(file: Path, into: Path) -> Unpacked:
     """Write records, sweeps, plug-ins and profiles of a bundle to a new or empty folder, as a whole.
 
-    ``bench verify`` checks whether the records are sound. The sender's reports are left out: they can be made
-    again, and a page from a stranger should stay closed. Raises InputError and OSError.
+    The sender's reports are left out: a page from a stranger should stay closed. Raises InputError.
     """
     bundle = archive.read_bundle(file)
     campaign = ResultStore(into / RESULTS, bundle.campaign).campaign

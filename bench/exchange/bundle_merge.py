@@ -58,13 +58,8 @@ class MergeResult:
 def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult:
     """Verify a bundle, or a folder of your own records, and add its records and sweeps to a campaign.
 
-    Each record is added as a whole, and repeating a stopped merge resumes it. Before everything is
-    checked only a hidden folder is written. Records of the campaign that lost predictions get them back.
-
-    Raises InputError for another file, further files, missing data of scores, a wrong option or a new name
-    that some systems refuse; DataError for a file that quotes a test sentence, a damaged record in the
-    campaign or a copy of one; NotComparableError for other content under the same name or a record of another
-    table; StorageError for a failed write.
+    Each record is added as a whole; a stopped merge resumes. Lost predictions of the campaign are restored.
+    Raises InputError, DataError, NotComparableError for other content under the same name, StorageError.
     """
     if any(path.parent.name.startswith(("seed-", "no-seed")) for path in into.glob("*/*/*/*.json")):
         expected = "the results folder above it"

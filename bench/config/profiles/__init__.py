@@ -230,11 +230,7 @@ class Budget:
         return terms
 
     def options(self, card: MethodCard, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-        """Return the values that this budget gives to a method's options.
-
-        A stage gets steps where it has ``steps`` and ``batch_size`` (its own or the method's), whole numbers.
-        So each of two towers gets the whole budget.
-        """
+        """Return the values of a method's options; each stage with steps gets the whole budget."""
         values: dict[str, OptionValue] = {}
         for stage in _stage_prefixes(card):
             size = options.get(f"{stage}batch_size", options.get("batch_size"))
