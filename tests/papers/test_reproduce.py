@@ -231,7 +231,7 @@ def test_a_failed_cell_is_said_and_the_command_fails(cli: Cli, monkeypatch: pyte
     assert missing_facts(out, "Failed: simcse[text=train+sick]", "seed 1: RuntimeError: ") == []
 
 
-def test_what_is_refused(cli: Cli) -> None:
+def test_what_is_refused_and_a_campaign_that_is_shown(cli: Cli, tmp_path: Path) -> None:
     for asked, fact in (("tncse:tabel4", "'tncse:table4'"), ("tnsce", "'tncse'")):
         assert fact in refusal(cli, "reproduce", asked)
     for words, fact in (
@@ -242,9 +242,6 @@ def test_what_is_refused(cli: Cli) -> None:
         ("--seeds 1", "--data"),  # nothing is silently left out where a backbone or data aren't here
     ):
         assert fact in refusal(cli, "reproduce", "tncse:table4", *words.split())
-
-
-def test_a_campaign_that_is_shown_has_to_be_there(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "results" / "mine").mkdir(parents=True)
     call = ("tncse:table5", *MINI, "--show")
     said = refusal(cli, "reproduce", *call, "--campaign", "nope")

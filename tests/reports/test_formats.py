@@ -171,7 +171,6 @@ def test_a_table_that_fits_is_that_of_a_file_and_others_lose_deviations_first() 
     widest = max(map(len, whole.splitlines()))
     assert render_text(grids, Screen(widest)) == whole
     assert render_text(grids, Screen(widest - 1)) != whole
-    grids = [score_grid("simcse", "tncse")]
     bare = render_text(grids, Screen(105))
     assert heads(bare) == [list(HEADER)]
     assert "\N{PLUS-MINUS SIGN}" not in bare
@@ -307,9 +306,6 @@ def test_the_deviation_is_a_number_beside_the_average(tmp_path: Path) -> None:
     sign = "\N{PLUS-MINUS SIGN}"
     for form, shown in (("text", sign), ("markdown", sign), ("latex", r"\pm"), ("html", "&#177;")):
         assert render_report(source, form, "leaderboard").count(shown) == 1  # that of STS12
-
-
-def test_a_deviation_in_its_own_column_is_not_left_out() -> None:
     cells = (hide_deviation(ScoreCell(0.5, 0.01, 3)), Printed("1.00", 0.01))
     shown = render_text([Grid("t", ("method", "avg", "sd"), ((30 * "m", *cells),), ())], Screen(20))
     assert "left out" not in shown

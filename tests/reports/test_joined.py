@@ -34,15 +34,19 @@ OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
 POINTS = (("1", "jtcse", "jtcse[caels=1]"), ("2", "jtcse", "jtcse"))
 
 
+def run_toy(results: Path, campaign: str, methods: str, seeds: str) -> None:
+    run = ("run", "--methods", methods, "--seeds", seeds, "--suite", "toy", "--workers", "1")
+    with pytest.raises(SystemExit) as stopped:
+        main([*run, "--results", str(results), "--campaign", campaign])
+    assert not stopped.value.code
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Campaign a with two seeds of a method, campaign b with a third and a deterministic method."""
     folder = tmp_path_factory.mktemp("made") / "results"
-    for name, methods, seeds in (("a", "noise", "1-2"), ("b", "noise,word_overlap", "3")):
-        run = ("run", "--methods", methods, "--seeds", seeds, "--suite", "toy", "--workers", "1")
-        with pytest.raises(SystemExit) as stopped:
-            main([*run, "--results", str(folder), "--campaign", name])
-        assert not stopped.value.code
+    run_toy(folder, "a", "noise", "1-2")
+    run_toy(folder, "b", "noise,word_overlap", "3")
     return folder
 
 
@@ -226,7 +230,6 @@ def test_checkpoints_bring_weights_and_the_record_with_more_is_kept() -> None:
     other = make_record("st:x", None, {"STS12": 0.5}, name="st", corpus=None)
     own = replace(other, backbone={"name": "x", "sha256": "d" * 64})
     assert len(merge_records(found(one, own))) == 2
-    one = make_record("simcse", 1, {"STS12": 0.5})
     more = replace(one, probes={"version": 1, "data": {}, "cost": {"gmac": 1.0}})
     (kept,) = merge_records(found(one, more))
     assert kept.home.campaign == "b"
@@ -279,12 +282,9 @@ LACKING = "Predictions that are missing, or not those of the record: "
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seeds of a method without torch, and a deterministic one."""
-    folder = tmp_path_factory.mktemp("made")
-    run = ("run", "--methods", "noise,word_overlap", "--seeds", "1-3", "--suite", "toy", "--workers", "1")
-    with pytest.raises(SystemExit) as stopped:
-        main([*run, "--results", str(folder / "results")])
-    assert not stopped.value.code
-    return folder / "results"
+    folder = tmp_path_factory.mktemp("made") / "results"
+    run_toy(folder, "local", "noise,word_overlap", "1-3")
+    return folder
 
 
 @pytest.fixture

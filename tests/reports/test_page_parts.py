@@ -46,7 +46,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     return make_campaign(store, store.records())
 
 
-def test_every_link_leads_somewhere(hostile: Campaign) -> None:
+def test_links_of_the_page_its_rows_and_its_cards(hostile: Campaign) -> None:
     page = render_report(hostile, "html")
     ids = re.findall(r'\sid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
@@ -60,10 +60,6 @@ def test_every_link_leads_somewhere(hostile: Campaign) -> None:
         if link[0] not in "#.":
             assert link.startswith("https://github.com/")
             assert 'rel="noreferrer noopener external"' in more
-
-
-def test_a_row_has_its_card_its_seeds_and_its_records(hostile: Campaign) -> None:
-    page = render_report(hostile, "html")
     row = re.search(r'<tbody data-name="simcse".*?</tbody>', page, re.DOTALL)
     assert row
     assert 'href="#card-simcse"' in row[0]
@@ -71,6 +67,13 @@ def test_a_row_has_its_card_its_seeds_and_its_records(hostile: Campaign) -> None
     assert [f'href="./mini/simcse/seed-{seed}/sts7.json"' in row[0] for seed in range(1, 6)] == [True] * 5
     runs = run_tables(hostile)["mini", "sts7"].methods["simcse"].runs
     assert [run.key for run in runs] == [r.key for r in hostile.records if r.method == "simcse"]
+    found = {card.name: card for card in campaign_cards(hostile)}
+    assert found["simcse"].card
+    repository = "princeton-nlp/SimCSE"
+    assert found["simcse"].code[0] == (repository, f"https://github.com/{repository}")
+    assert all(card.card is None for name, card in found.items() if name != "simcse")
+    assert split_links("javascript:alert(1) ftp://a//b") == (("javascript:alert(1) ftp://a//b", ""),)
+    assert split_links("a/b") == (("a/b", ""),)  # a plug-in's: nobody knows whose repository that is
 
 
 def with_facts(**facts: object) -> RunRecord:
@@ -96,7 +99,7 @@ def test_parameters_are_those_of_all_towers(facts: dict[str, object], count: int
     assert encoder_parameters(replace(record, probes={"cost": {"parameters": 9}})) == 9
 
 
-def test_columns_that_would_be_empty_are_not_there(tmp_path: Path) -> None:
+def test_no_column_is_empty_and_far_scores_stand_at_the_edge(tmp_path: Path) -> None:
     page = render_report(standing(tmp_path, *seeds("a", 0.5, 0.6), *seeds("b", 0.4, 0.7)), "html")
     assert "items 95%" not in page
     assert "seeds 95%" in page
@@ -104,16 +107,11 @@ def test_columns_that_would_be_empty_are_not_there(tmp_path: Path) -> None:
     single = render_report(standing(tmp_path, *seeds("a", 0.5), *seeds("b", 0.4)), "html")
     assert "seeds 95%" not in single
     assert 'data-class="with-intervals"' not in single
-
-
-def test_a_card_holds_what_the_method_says(hostile: Campaign) -> None:
-    found = {card.name: card for card in campaign_cards(hostile)}
-    assert found["simcse"].card
-    repository = "princeton-nlp/SimCSE"
-    assert found["simcse"].code[0] == (repository, f"https://github.com/{repository}")
-    assert all(card.card is None for name, card in found.items() if name != "simcse")
-    assert split_links("javascript:alert(1) ftp://a//b") == (("javascript:alert(1) ftp://a//b", ""),)
-    assert split_links("a/b") == (("a/b", ""),)  # a plug-in's: nobody knows whose repository that is
+    near = [record for i in range(6) for record in seeds(f"m{i}", 0.7 + 0.01 * i, 0.705 + 0.01 * i)]
+    page = render_report(standing(tmp_path, *near, *seeds("far", 0.01, 0.02)), "html")
+    assert BEYOND in page
+    assert re.search(r'class="tick">1\.00</text>', page)
+    assert BEYOND not in render_report(standing(tmp_path, *near), "html")
 
 
 def curve(number: int, points: int = 3, name: str = "") -> Series:
@@ -173,14 +171,6 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed(tmp_path: Path) -> N
     assert page.count('class="range c0"') == 2  # dev and loss; the ranks are equal
     assert "No losses" not in page
     assert "No losses" in render_report(standing(tmp_path, make_record("a", 1, dict(SCORES))), "html")
-
-
-def test_far_scores_stand_at_the_edge_with_their_value(tmp_path: Path) -> None:
-    near = [record for i in range(6) for record in seeds(f"m{i}", 0.7 + 0.01 * i, 0.705 + 0.01 * i)]
-    page = render_report(standing(tmp_path, *near, *seeds("far", 0.01, 0.02)), "html")
-    assert BEYOND in page
-    assert re.search(r'class="tick">1\.00</text>', page)
-    assert BEYOND not in render_report(standing(tmp_path, *near), "html")
 
 
 def test_losses_are_thinned_to_means() -> None:

@@ -48,10 +48,17 @@ def small(tmp_path: Path, profile: str = "mini", *sweeps: Manifest) -> Campaign:
     return make_campaign(ResultStore(tmp_path, "camp"), [record], sweeps)
 
 
-def test_the_page_has_the_sections_of_the_list_in_its_order(whole: str) -> None:
+def test_the_page_and_the_report_have_the_sections_of_the_list(whole: str, campaign: Campaign) -> None:
     assert list(parts(whole)) == NAMES
     assert len(set(NAMES)) == len(NAMES)
     assert "<h2>Not here</h2>" not in whole
+    text = render_report(campaign, "text")
+    for section in SECTIONS:
+        titles = [grid.title for grid in section.grids(campaign)]
+        assert section.printed is bool(titles and all(f"\n{title}\n" in f"\n{text}" for title in titles))
+    sweeps = render_report(replace(campaign, sweeps=()), "text")
+    assert "Sweep caels" in text
+    assert "Sweep caels" not in sweeps
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -75,7 +82,7 @@ def test_every_figure_is_in_its_section(campaign: Campaign, whole: str) -> None:
     assert [name for name in shown["gradient"] if name.endswith("-density")]
 
 
-def test_a_profile_may_be_called_as_a_sweep_or_a_figure(tmp_path: Path) -> None:
+def test_sections_of_small_campaigns(tmp_path: Path) -> None:
     for profile in ("x-caels", "x-gradient-gains"):
         sweep = Manifest("caels", "other", ("sts7",), (1,), (("1", "jtcse", "jtcse"),))
         source = small(tmp_path, profile, sweep)
@@ -83,9 +90,6 @@ def test_a_profile_may_be_called_as_a_sweep_or_a_figure(tmp_path: Path) -> None:
             (f"{profile}-toy-seeds", "seeds")
         ]
         assert "seeds" in parts(render_report(source, "html"))
-
-
-def test_what_is_missing_is_said_with_what_makes_it(tmp_path: Path) -> None:
     page = render_report(small(tmp_path), "html")
     there = parts(page)
     assert list(there) == ["leaderboard", "seeds", "efficiency", "methods"]
@@ -93,16 +97,6 @@ def test_what_is_missing_is_said_with_what_makes_it(tmp_path: Path) -> None:
     for section in SECTIONS:
         said = f"<li>{section.title}: {section.missing} ("
         assert (said in missing) is (section.name not in there)
-
-
-def test_a_report_prints_what_the_list_says(campaign: Campaign) -> None:
-    text = render_report(campaign, "text")
-    for section in SECTIONS:
-        titles = [grid.title for grid in section.grids(campaign)]
-        assert section.printed is bool(titles and all(f"\n{title}\n" in f"\n{text}" for title in titles))
-    sweeps = render_report(replace(campaign, sweeps=()), "text")
-    assert "Sweep caels" in text
-    assert "Sweep caels" not in sweeps
 
 
 def test_the_help_names_every_table(cli: Cli) -> None:
@@ -205,16 +199,13 @@ def test_different_data_profiles_and_suites_are_not_put_side_by_side() -> None:
     assert [(t.profile, t.suite) for t in tables] == [("big", "sts7"), ("mini", "b"), ("mini", "sts7")]
 
 
-def test_latex_is_booktabs_with_subscripts() -> None:
+def test_latex_is_booktabs_and_hostile_text_is_inert() -> None:
     text = render([record("x_1", 1, 0.5, 0.7), record("x_1", 2, 0.7, 0.7)], "latex")
     (row,) = (line.split(" & ") for line in text.splitlines() if line.startswith("x"))
     assert row == [r"x\_1", "2", r"60.00$_{\pm 14.14}$", r"70.00$_{\pm 0.00}$", "65.00", r"7.07 \\"]
     assert r"\begin{tabular}{lrrrrr}" in text
     for line in (r"\toprule", r"\midrule", r"\bottomrule"):
         assert text.count(line) == 1
-
-
-def test_hostile_text_is_inert() -> None:
     escaped = escape_latex(HOSTILE)
     assert escaped.isprintable()
     assert not missing_facts(escaped, r"\textbackslash{}input\{x\}", r"50\%")
@@ -222,8 +213,8 @@ def test_hostile_text_is_inert() -> None:
     assert "\n" not in markdown_escape(HOSTILE)
     text = render([failed(HOSTILE, 1, HOSTILE)], "text")
     assert "[x]" in text  # no markup is interpreted
-    (row,) = rows_of(render([failed(HOSTILE, 1, HOSTILE)], "csv"))
-    assert (row["method"], row["reason"]) == (printable(HOSTILE), printable(HOSTILE))
+    (cells,) = rows_of(render([failed(HOSTILE, 1, HOSTILE)], "csv"))
+    assert (cells["method"], cells["reason"]) == (printable(HOSTILE), printable(HOSTILE))
 
 
 def test_a_method_that_saw_the_grammars_paraphrases_as_pairs_stands_below_the_ranked() -> None:

@@ -163,7 +163,7 @@ def test_no_interval_contradicts_its_verdict(tmp_path: Path) -> None:
     assert found.interval("high", "varies") is not None
 
 
-def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
+def test_equal_scores_give_no_interval_and_no_verdict(tmp_path: Path) -> None:
     records = [
         alone("fixed", 0.3),
         *seeds("mhe", 0.7, 0.7, 0.7),
@@ -185,15 +185,12 @@ def test_nowhere_is_an_interval_of_width_0(tmp_path: Path) -> None:
     (figure,) = (one for one in suite_figures(source) if one.name.endswith("-gains"))
     assert [one.spread for one in figure.series] == [(0.0,), (0.0,)]
     assert 'class="spread' not in svg.draw_svg(figure)
-
-
-def test_two_pairs_that_agree_tell_nothing_apart(tmp_path: Path) -> None:
-    records = (
+    accuracies = (
         *seeds("a", 0.81, 0.84, stage="one"),
         *seeds("b", 0.80, 0.83, stage="one"),
         *seeds("c", 0.79, 0.845, stage="one"),
     )
-    source = campaign(tmp_path, *records)
+    source = campaign(tmp_path, *accuracies)
     found = run_pairwise_tests(source, source.records)
     assert (found.test("a", "b").test, found.test("a", "b").p) == ("paired t", 0.5)
     assert set(found.of().letters.values()) == {"a"}

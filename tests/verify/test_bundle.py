@@ -185,23 +185,12 @@ def test_a_plug_in_with_test_sentences_is_not_bundled(work: Path, cli: Cli) -> N
         )
 
 
-def test_the_lock_names_each_distribution_once() -> None:
+def test_the_lock_names_each_installed_distribution_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [line.split("==")[0] for line in list_distributions().splitlines()]
     assert len(names) == len(set(names)) > 20
     assert all(len(line.split("==")) == 2 and "/" not in line for line in list_distributions().splitlines())
-
-
-def test_more_than_a_bundle_may_hold(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MOST_FILES", 5)
-    assert "at most 5" in refusal(cli, *MINE)
-    monkeypatch.setattr(archive, "MOST_FILES", 100)
-    monkeypatch.setattr(archive, "LARGEST_FILE", 100)
-    assert "at most 100" in refusal(cli, *MINE)
-
-
-def test_copies_that_setuptools_carries_are_no_installed_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     before = list_distributions()
     folder = tmp_path / "setuptools" / "_vendor" / "carried-1.0.dist-info"
     folder.mkdir(parents=True)
@@ -212,23 +201,23 @@ def test_copies_that_setuptools_carries_are_no_installed_packages(
     assert "carried==1.0\n" in list_distributions()
 
 
+def test_more_than_a_bundle_may_hold(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_FILES", 5)
+    assert "at most 5" in refusal(cli, *MINE)
+    monkeypatch.setattr(archive, "MOST_FILES", 100)
+    monkeypatch.setattr(archive, "LARGEST_FILE", 100)
+    assert "at most 100" in refusal(cli, *MINE)
+
+
 SIGNED = ("bundle", "local", "--plugin", "mine.py", "--out")
 MERGE = ("merge", "signed.zip", "--into", "target")
 NAME = "Zoë Q. Example, Example Lab <zoe@example.org>"
 LINE = f"submitted by {NAME}: the sender's word"
-HOSTILE = {
-    "nothing": "",
-    "blanks": "   ",
-    "a newline": "Ada\nsubmitted by Bob",
-    "a newline at its end": "Ada\n",
-    "a line separator": "Ada\u2028Bob",
-    "an escape": "Ada\x1b[2J",
-    "a turned line": "Ada \u202eboB",
-    "an isolate": "Ada \u2066boB",
-    "no character": "Ada\udcff",
-    "101 characters": "a" * 101,
-}
-OTHERS: dict[str, Any] = {"a number": 7, "null": None, "a list": ["Ada"], "a blank at its end": "Ada "}
+HOSTILE = (
+    *("", "   ", "Ada\nsubmitted by Bob", "Ada\n", "Ada\u2028Bob", "Ada\x1b[2J", "Ada \u202eboB"),
+    *("Ada \u2066boB", "Ada\udcff", "a" * 101),
+)
+OTHERS: tuple[Any, ...] = (7, None, ["Ada"], "Ada ")
 
 
 def signed(work: Path, by: Any, ascii_only: bool = False) -> dict[str, Any]:
@@ -270,7 +259,7 @@ def test_the_records_keep_it(work: Path, cli: Cli) -> None:
     assert snapshot(work) == before  # whoever sends the same again takes no name away
 
 
-def test_unpack_prints_it(work: Path, cli: Cli) -> None:
+def test_unpack_prints_it_and_a_record_names_nobody(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
     signed(work, NAME)
     code, out, _ = cli("unpack", "signed.zip", "--into", "shared")
     assert (code, out.splitlines().count(LINE)) == (0, 1)
@@ -278,6 +267,13 @@ def test_unpack_prints_it(work: Path, cli: Cli) -> None:
     assert (code, "submitted by" in out) == (0, False)
     texts, unsigned = snapshot(work / "shared"), snapshot(work / "other")
     assert texts == unsigned  # the name is the bundle's, not that of a record that nobody merged
+    claimed = {"bundle": "0" * 64, "campaign": "local", "by": "somebody else"}
+    content = edited(files[f"{NOISE}.json"], lambda data: data["timing"].update(merged=claimed))
+    assert b"somebody else" in content
+    (work / "signed.zip").write_bytes(archive.assemble_bundle("local", {**files, f"{NOISE}.json": content}))
+    assert cli(*MERGE)[0] == 0
+    merged = (work / "target" / "local" / f"{NOISE.removeprefix('records/')}.json").read_text()
+    assert parse_record(merged, "it").timing["merged"].keys() == {"bundle", "campaign"}
 
 
 def test_a_bundle_without_it_is_as_before(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,29 +300,26 @@ def test_equal_names_give_equal_bytes(work: Path, cli: Cli) -> None:
     assert one != other
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-def test_a_text_that_is_no_name_is_not_bundled(work: Path, cli: Cli, case: str) -> None:
+@pytest.mark.parametrize("by", HOSTILE, ids=ascii)
+def test_a_text_that_is_no_name_is_not_bundled(work: Path, cli: Cli, by: str) -> None:
     with unchanged(work):
-        err = refusal(cli, *SIGNED, "signed.zip", "--by", HOSTILE[case])
+        err = refusal(cli, *SIGNED, "signed.zip", "--by", by)
         assert missing_facts(err, "error: --by: ", "1 to 100", "printed") == []
 
 
-@pytest.mark.parametrize("case", [*HOSTILE, *OTHERS])
-def test_a_text_that_is_no_name_is_not_read(work: Path, cli: Cli, case: str) -> None:
-    signed(work, (HOSTILE | OTHERS)[case], ascii_only=case == "no character")
+@pytest.mark.parametrize("by", [*HOSTILE, *OTHERS], ids=ascii)
+def test_a_text_that_is_no_name_is_not_read(work: Path, cli: Cli, by: Any) -> None:
+    signed(work, by, ascii_only=by == "Ada\udcff")
     with unchanged(work):
         for command in (MERGE, ("unpack", "signed.zip", "--into", "shared")):
             assert missing_facts(refusal(cli, *command), "signed.zip, manifest.json: ", "'by'") == []
 
 
-def test_a_hundred_characters_are_a_name(work: Path, cli: Cli) -> None:
+def test_a_hundred_characters_are_a_name_written_in_one_way(work: Path, cli: Cli) -> None:
     assert cli(*SIGNED, "signed.zip", "--by", "é" * 100)[0] == 0
     assert archive.read_bundle(work / "signed.zip").by == "é" * 100
     code, _, err = cli(*SIGNED, "two.zip", "--by", "a", "--by", "b", as_is=True)
     assert (code, missing_facts(err, "--by", "2 times")) == (2, [])
-
-
-def test_a_name_is_written_in_one_way(work: Path, cli: Cli) -> None:
     signed(work, "Zoë", ascii_only=True)
     assert "bench bundle writes" in refusal(cli, *MERGE)
 
@@ -341,17 +334,7 @@ def test_a_test_sentence_is_no_name(work: Path, cli: Cli) -> None:
         assert missing_facts(refusal(cli, *MERGE), *facts) == []
 
 
-def test_a_record_in_a_bundle_names_nobody(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
-    claimed = {"bundle": "0" * 64, "campaign": "local", "by": "somebody else"}
-    content = edited(files[f"{NOISE}.json"], lambda data: data["timing"].update(merged=claimed))
-    assert b"somebody else" in content
-    (work / "signed.zip").write_bytes(archive.assemble_bundle("local", {**files, f"{NOISE}.json": content}))
-    assert cli(*MERGE)[0] == 0
-    merged = (work / "target" / "local" / f"{NOISE.removeprefix('records/')}.json").read_text()
-    assert parse_record(merged, "it").timing["merged"].keys() == {"bundle", "campaign"}
-
-
-@pytest.mark.parametrize("by", [text for text in (HOSTILE | OTHERS).values() if text != "Ada\udcff"])
+@pytest.mark.parametrize("by", [text for text in (*HOSTILE, *OTHERS) if text != "Ada\udcff"], ids=ascii)
 def test_a_record_with_another_text_is_not_read(work: Path, by: Any) -> None:
     data = json.loads(record_to_json(next(iter(records(work).values()))))
     data["timing"]["merged"] = {"bundle": "0" * 64, "campaign": "local", "by": "Ada"}

@@ -166,12 +166,9 @@ def test_a_false_cell_is_found(tmp_path: Path, cell: list[str], what: str) -> No
     assert what in said
 
 
-def test_what_is_the_same_said_otherwise_is_none(tmp_path: Path) -> None:
+def test_what_is_the_same_said_otherwise_and_an_unknown_profile_are_none(tmp_path: Path) -> None:
     assert found(tmp_path, [["4", "jtcse", "jtcse[caels=4,lr=0.1]"]]) == []
     assert found(tmp_path, [CELL], "mini@0123abcd") == []
-
-
-def test_a_profile_that_is_unknown_here_is_said(tmp_path: Path) -> None:
     save_manifest(Manifest("caels", "own", ("mini",), (1,), (("4", "jtcse", "jtcse"),)), tmp_path / "camp")
     verified = Verification()
     verify_grids(tmp_path / "camp", tmp_path, verified)
