@@ -43,8 +43,7 @@ def render_report(
     """Return the whole report, or one table of it.
 
     Args:
-        form: "text", "markdown", "csv", "json", "latex" or "html". csv has the records' values, which
-            determine all tables.
+        form: One of ``FORMATS`` or "html"; csv has the records' values, which determine all tables.
         table: Name of the only table, see :mod:`bench.reports.sections`.
         standalone: True for a whole LaTeX document.
 

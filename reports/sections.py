@@ -29,7 +29,6 @@ class Section:
 
     Args:
         name: Its id on the page; a figure names the section to which it belongs.
-        title: Its heading.
         missing: Why it may be empty.
         hint: The command that fills it.
         make: Its tables' function, "MODULE.FUNCTION" or "FILE.FUNCTION" of :mod:`bench.reports.tables`; one
@@ -37,7 +36,6 @@ class Section:
         table: Its name for ``--table`` if that differs from ``name``; with ``:SWEEP`` where it takes one.
         printed: True if a report prints it unasked; the page always has it.
         selected: True if it needs the checkpoints that the dev set chose.
-        of_sweeps: True if it needs sweeps.
     """
 
     name: str
@@ -155,7 +153,7 @@ SECTIONS = (
         "Overlap with training text",
         "no file overlap*.csv in the campaign's folder",
         "bench data overlap TEXT --format csv > results/CAMPAIGN/overlap.csv",
-        "overlap_tables.overlap_grids",
+        "bench.reports.campaign.overlap_grids",
     ),
     Section("methods", "Methods", "no record", _RUN, "cards.card_grids"),
 )

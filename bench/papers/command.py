@@ -131,10 +131,7 @@ def _reproduce_work(work: ItemPlan, show: bool, folder: Path | None, grids: list
 
 
 def _check_campaign(spec: RunSpec, *, show: bool, runs: bool) -> None:
-    """Raise InputError for a missing campaign to show, or a bad name of a new one.
-
-    The default campaign may be missing.
-    """
+    """Raise InputError for a missing campaign to show (except the default), or a bad name of a new one."""
     from bench.records.filesystem import check_new_campaign
     from bench.records.store import ResultStore
 

@@ -43,11 +43,7 @@ class ItemCell:
 class ItemQuantity:
     """The quantity of a cell: "SUITE/TASK", "SUITE/TASK@METRIC", "probe:NAME/FIELD", "cost:NAME".
 
-    Args:
-        kind: "score", or one of KINDS.
-        suite: Suite of a score.
-        name: Task, or the text after the colon.
-        metric: Metric of a score, "" for the suite's.
+    ``kind`` is "score" or one of KINDS, ``name`` the task or the text after the colon.
     """
 
     kind: str
@@ -204,7 +200,6 @@ class Hyperparameter:
     """A printed hyperparameter and ours.
 
     Args:
-        figure: The printed one.
         option: "METHOD.OPTION" or "METHOD.STAGE.OPTION", several with commas; "" for a fixed value.
         ours: Its value in the profile of the figure's backbone (of several, each that occurs).
         differs: Why ours is another, or "".

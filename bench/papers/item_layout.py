@@ -43,7 +43,6 @@ class ItemRecords:
     """The records of an item in one profile.
 
     Args:
-        profile: The profile's label in results.
         records: Records of each method, by the method's text in the item, of all suites and seeds.
         stand_ins: Suite that was measured in another's place, by suite.
         impossible: Why this backbone excludes a method, by its text.

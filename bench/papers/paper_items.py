@@ -34,9 +34,6 @@ class Item:
         says: The paper's conclusion, or "".
         note: Differences here, and details that the paper omits.
         nothing: Why there is nothing to compute, or "".
-        backbones: Profiles of the paper's backbones.
-        seeds: Seeds that the paper states, or "".
-        sections: Sections of its stored figures.
         tables: Only these tables of them; empty for all.
         rows: Fields of a figure that name its row: method, task, metric or a key of its setting.
         names: Printed words for a value of such a field.
@@ -49,7 +46,6 @@ class Item:
         set: Options added to each of the grid's methods.
         keep: Columns of the grid that belong to it; empty for all.
         gradient: Methods for which ``bench gradient`` measures it; "" for the sampled angles.
-        formula: The sweep whose surface it is, or "".
         texts: Training text that the paper states outside a figure's setting, by printed method or,
             without stored figures, by row ("*": all).
         settings: Option here by printed hyperparameter; "= ..." for a fixed value.

@@ -17,8 +17,6 @@ class Series:
     """Points or a line.
 
     Args:
-        name: For the legend.
-        x: Places along x.
         y: Places along y, as many; in a strip the numbers of the rows.
         spread: Standard deviations of ``y``, in a strip of ``x``, 0 for an unknown one; may be empty.
         labels: Of points; may be empty.
@@ -42,19 +40,14 @@ class Figure:
     """One figure.
 
     Args:
-        name: Name of its file.
         section: Name of its section, see :mod:`bench.reports.sections`.
-        title: Its heading.
         kind: "points" and "lines" over numbers, "strip" (a row a category), "heat" (a matrix), "ranking" (a
             critical-difference diagram: rows by rank, the best first, and bars that join groups of them).
         x: Label of the x axis, of a heat map's columns.
         y: Label of the y axis, of a heat map's rows.
-        provenance: Its sources.
         series: Of all kinds but "heat".
         rows: Names of the rows of all kinds but "points" and "lines", from the top.
-        columns: Names of a heat map's columns.
         cells: A heat map's values by row, where known.
-        note: Its legend.
         bars: Of a ranking: first and last row of each group.
         alt: Alternative text of a ranking; other kinds have their axes' labels.
         own: True for incomparable lines, such as losses: each has a panel with its own axes.

@@ -142,12 +142,7 @@ def markdown_escape(text: str) -> str:
 
 @dataclass(frozen=True)
 class Screen:
-    """The screen of text tables.
-
-    Args:
-        width: Characters of a line, if limited.
-        styled: True for a terminal with bold, underlined and grey text (see NO_COLOR).
-    """
+    """The screen of text tables: characters of a line, if limited, and True for styles (see NO_COLOR)."""
 
     width: int | None = None
     styled: bool = False

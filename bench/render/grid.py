@@ -50,12 +50,7 @@ class BareCell(ScoreCell):
 
 @dataclass(frozen=True)
 class Printed:
-    """A number with its text.
-
-    Args:
-        text: Rounded, in points, with marks; for texts, pages and LaTeX.
-        value: Unrounded, in the metric's unit, if known.
-    """
+    """A number, unrounded in the metric's unit if known, with its text: rounded, in points, with marks."""
 
     text: str
     value: float | None
@@ -67,12 +62,9 @@ class Printed:
 
 @dataclass(frozen=True)
 class Quoted:
-    """A figure that a paper prints.
+    """A figure with its printed decimals, or a text in its place, and the sign of its footnote.
 
-    Args:
-        text: The number with its printed decimals, or a text in its place.
-        grey: True for another backbone, data or training text than ours.
-        sign: Of its footnote.
+    It is grey for another backbone, data or training text than ours.
     """
 
     text: str
@@ -89,7 +81,6 @@ class Grid:
     """A table in the formats' common form.
 
     Args:
-        title: Its heading.
         header: Names of the columns, the first that of the rows.
         rows: A label, and a cell or text for every other column.
         notes: Lines below it.

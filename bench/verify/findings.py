@@ -43,14 +43,7 @@ REPORT_BUG = "keep it: it may be whole, and the fault bench's; please report thi
 
 @dataclass(frozen=True)
 class RecordFinding:
-    """A failed check.
-
-    Args:
-        where: The file, relative to the verified folder.
-        check: One of ``CHECKS``.
-        what: The fault.
-        hint: The remedy, or "".
-    """
+    """A failed check (of ``CHECKS``) of a file, relative to the verified folder; ``hint`` is the remedy."""
 
     where: str
     check: str

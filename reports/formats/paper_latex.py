@@ -28,14 +28,7 @@ _ACL = r"""\documentclass[11pt,twocolumn]{article}
 
 @dataclass(frozen=True)
 class PaperStyle:
-    r"""How a paper's tables look.
-
-    Args:
-        name: One of STYLES.
-        caption: LaTeX in place of the generated caption.
-        label: For ``\ref``, or "".
-        cites: Key of the paper of a method, by its id.
-    """
+    r"""How a paper's tables look: LaTeX in place of the caption, a label, papers' keys by method."""
 
     name: str = STYLES[0]
     caption: str | None = None
@@ -48,8 +41,7 @@ def parse_style(
 ) -> PaperStyle | None:
     """Return the style of the options (``cites``: METHOD=KEY,...), None without options.
 
-    Raises:
-        InputError: a label or key with other characters than letters, digits and ``:_.-``; an unknown method.
+    Raises InputError for other characters of a label or key than letters, digits and ``:_.-``.
     """
     if (name, caption, label, cites) == (None, None, None, None):
         return None

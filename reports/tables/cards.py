@@ -18,14 +18,9 @@ from bench.reports.record_groups import UNREADABLE, by_method, by_profile_and_su
 
 @dataclass(frozen=True)
 class PageRun:
-    """One run.
+    """One run: its seed or a dash, scores by task (with "avg"), the reason for missing scores, and its key.
 
-    Args:
-        seed: Its number, or a dash.
-        scores: By task, "avg" among them.
-        reason: Why scores are missing, or "".
-        path: Of its record, below the campaign's folder; of several campaigns below the results folder.
-        key: Of its cell.
+    ``path`` is the record's, below the campaign's folder; of several campaigns below the results folder.
     """
 
     seed: str
@@ -143,14 +138,11 @@ Pieces = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Card:
-    """A method of a campaign.
+    """A method of a campaign, with the printed names of its rows and the records' versions.
 
     Args:
-        name: Registered name.
-        methods: Printed names of its rows.
         card: Of bench's own methods, so that a report depends only on the records.
         code: The code that its author read.
-        versions: Of the records.
         options: Option, default, values in the records, help.
     """
 

@@ -57,7 +57,6 @@ class Differences:
         signs: A sign for every two, the row's method against the column's: "+" better, "-" worse, "0" open,
             "?" untested; "" for itself.
         pairs: A line a pair, as the ranking orders them.
-        notes: Lines below them.
     """
 
     title: str

@@ -53,7 +53,6 @@ class OrderSetting:
         names: Ids by the name that papers print on BERT-base, one a name; of a published one empty.
         variants: Further ids that papers would print under such a name, by the name.
         ranking: Tests between its methods; a published one lacks them, as its figures lack seeds.
-        records: Its records; of a published one empty.
         left_out: Why methods of its records are missing, by id.
         remarks: Of a published setting the doubts about a figure, by its name.
     """

@@ -19,13 +19,7 @@ from bench.reports.record_groups import finished_records
 
 @dataclass(frozen=True)
 class ProbedRun:
-    """The probes of one encoder (:mod:`bench.probes.measurement`).
-
-    Args:
-        method: Method id, or its printed name.
-        average: On the suite, in the metric's unit, if recorded.
-        timing: Wall-clock times.
-    """
+    """The probes of one encoder (:mod:`bench.probes.measurement`), and its average, if recorded."""
 
     profile: str
     method: str

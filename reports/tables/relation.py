@@ -99,13 +99,9 @@ class RelationValues:
 
 @dataclass(frozen=True)
 class Rho:
-    """A rank correlation.
+    """A rank correlation, missing for too few points, equal values, or an order given by the fixed quantity.
 
-    Args:
-        value: Missing for too few points, equal values, or an order determined by the fixed quantity.
-        low: Lower end of its interval (Bonett and Wright 2000); missing for too few independent points,
-            and for 1 and -1, whose ends are equal.
-        high: Upper end.
+    The interval (Bonett and Wright 2000) is missing for too few independent points, and for 1 and -1.
     """
 
     value: float | None
