@@ -188,7 +188,7 @@ def _line_figure(
 def _step_figure(
     make: Callable[..., Figure], short: str, label: str, lines: Sequence[Series]
 ) -> Iterator[Figure]:
-    """The lines that have steps, against these; no figure without any."""
+    """Draw the lines that have steps, if any, against the step."""
     if series := [line for line in lines if line.x]:
         yield make(short, f"{label[0].upper()}{label[1:]} against the step", ("step", label), series)
 
