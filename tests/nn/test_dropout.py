@@ -104,7 +104,9 @@ def test_saved_configurations_keep_their_rate(name: str, zoo: Callable[[str], Pa
 def test_a_model_that_draws_as_it_is_set_passes_unchanged(name: str, zoo: Callable[[str], Path]) -> None:
     model, _ = load_backbone(zoo(name))
     set_dropout(model, 0.1)
-    assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} <= {0.1}
+    found = [module.p for module in model.modules() if isinstance(module, nn.Dropout)]
+    assert set(found) <= {0.1}
+    assert len(found) > 6 or name != "bert"
     state = torch.random.get_rng_state()
     first = read(model)
     check_dropout(model.train(), ROWS, 0.1, needed=True, where=name)
