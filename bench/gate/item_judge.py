@@ -91,7 +91,9 @@ def judge_items(
     for pair in tested:
         done[pair.key] = _decide_verdict(pair, drops[pair.key], each, tolerance, strict)
     finished = [(pair.then, pair.now) for pair in pairs if pair.now is not None and pair.now.status == "ok"]
-    warnings = machine_warnings([then for then, _ in finished], [now for _, now in finished])
+    then = [pair[0] for pair in finished]
+    now = [pair[1] for pair in finished]
+    warnings = machine_warnings(then, now)
     cells = tuple(done[key] for key in sorted(done))
     return Gate(cells, tolerance, level, counted, warnings=warnings, strict=strict)
 

@@ -98,5 +98,5 @@ def choose_design(
     if asked == "sign-flip" and len(used[0]) > MAX_SEEDS:
         what, expected = f"a sign-flip test of {len(used[0])} pairs", f"at most {MAX_SEEDS} pairs"
         raise InputError(what, where=where, expected=expected, hint="use --test paired")
-    first, second = (tuple(seed for seed in seeds if seed not in used[0]) for seeds in all_seeds)
+    first, second = (tuple(sorted({*seeds} - {*used[0]})) for seeds in all_seeds)
     return SeedDesign("sign-flip" if asked == "sign-flip" else "paired", used, (first, second))
