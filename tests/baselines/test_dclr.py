@@ -105,9 +105,9 @@ def test_limits() -> None:
         assert found == pytest.approx(float(info_nce(z, near, 0.3)))
     for form in FORMS:
         one = z[:1].clone().requires_grad_()
-        loss = debiased_nce(one, near[:1], NONE, None, 0.05, form=form)
-        assert float(loss.detach()) == 0
-        assert float(torch.autograd.grad(loss, one)[0].abs().max()) == 0
+        single = debiased_nce(one, near[:1], NONE, None, 0.05, form=form)
+        assert float(single.detach()) == 0
+        assert float(torch.autograd.grad(single, one)[0].abs().max()) == 0
 
 
 def test_cells_keep_their_digits_where_p_rounds_to_1() -> None:

@@ -45,11 +45,11 @@ def test_margin_loss_is_the_formula() -> None:
 )
 def test_penalty_of_a_difference(difference: float, penalty: float) -> None:
     """Alpha 0.1, beta 0.3; the positive's cosine is 0.5."""
-    anchor, *others = (
+    anchor, near, soft = (
         torch.tensor([[3 * c, 3 * math.sqrt(1 - c * c)]], dtype=torch.float64)
         for c in (1.0, 0.5, 0.5 + difference)
     )
-    loss = float(bidirectional_margin_loss(anchor, *others, 0.1, 0.3))
+    loss = float(bidirectional_margin_loss(anchor, near, soft, 0.1, 0.3))
     assert loss == pytest.approx(penalty, abs=1e-12)
 
 
