@@ -70,7 +70,7 @@ def restrict_campaign(
 
 
 def name_methods(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campaign:
-    """Return a campaign whose methods have names: those of a file, else as papers print them.
+    """Return a campaign whose methods have names: those of a file, otherwise as papers print them.
 
     ``source`` is PUBLISHED, or a file of lines ``method = "name"`` of ``known`` methods; by default ids stay.
     Raises InputError for an unreadable file, an unknown method, or two methods of one name.
@@ -93,7 +93,7 @@ def _backbone_name(name: str) -> str:
 
 
 def paper_name(runs: Sequence[RunRecord]) -> str:
-    """Return the papers' name of a method, with its options, else its id; an alias stays as it is."""
+    """Return the papers' name of a method with its options, by default its id; an alias stays."""
     names = set(map(_printed_row_name, runs))
     return names.pop() if len(names) == 1 else runs[0].method
 

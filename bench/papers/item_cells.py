@@ -74,8 +74,8 @@ def parse_quantity(text: str, where: str) -> ItemQuantity:
 def lay_out_cells(item: Item, profile: str, backbone: Backbone) -> tuple[ItemCell, ...]:
     """Return the cells of an item, in the paper's order; raises DataError for contradictory data.
 
-    ``profile`` selects the printed figures, else those of the item's first backbone; ``backbone`` determines
-    the points of grids.
+    ``profile`` selects the printed figures, by default those of the item's first backbone; ``backbone``
+    determines the points of grids.
     """
     if item.sweep:
         return tuple(_sweep_cells(item, backbone))

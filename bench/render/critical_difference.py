@@ -82,12 +82,12 @@ def split_sides(count: int) -> tuple[list[int], list[int]]:
 
 
 def rank_axis(figure: Figure, start: float, end: float) -> Axis:
-    """Return the axis of ranks; a row stands at its number plus 1."""
+    """Return the axis of ranks; a row has its number plus 1."""
     return Axis((1, max(len(figure.rows), 2)), start, end, margin=0.03)
 
 
 def stack_bars(spans: Sequence[tuple[float, float]], gap: float) -> list[int]:
-    """Return a level for each bar, the first 0; those of one level are more than ``gap`` apart.
+    """Return a level for each bar, the first 0; those of one level keep more than ``gap`` between them.
 
     >>> stack_bars([(0.0, 2.0), (1.0, 3.0), (3.0, 4.0), (3.5, 5.0)], gap=0.5)
     [0, 1, 0, 2]

@@ -125,7 +125,7 @@ def hide_deviation(cell: ScoreCell) -> BareCell:
 def mark_best(values: Mapping[K, float | None]) -> dict[K, str]:
     """Return BEST, SECOND or "" for the rows of a column, larger values being better, judged as printed.
 
-    Several best values are SECOND and alone so; a single value stays unmarked.
+    Several best values are all SECOND, and no other is; a single value stays unmarked.
 
     >>> mark_best({"a": 0.8, "b": 0.7, "c": 0.70001, "d": None})
     {'a': 'best', 'b': 'second', 'c': 'second', 'd': ''}

@@ -17,7 +17,7 @@ _PUBLISHED = {
 
 
 def printed_name(name: str) -> str:
-    """Return a method's printed name in the papers, else the name itself.
+    """Return a method's printed name in the papers, by default the name itself.
 
     >>> printed_name("simcse"), printed_name("bert_base"), printed_name("mine")
     ('SimCSE', 'BERT-base', 'mine')

@@ -358,7 +358,7 @@ def _score_figure(
     title: str,
     source: tuple[str, ...],
 ) -> Figure:
-    """The scores over the grid, a series a column: lines over numbers, else a strip."""
+    """The scores over the grid, a series a column: lines over numbers, otherwise a strip."""
     rows, columns = grid_axes(cells)
     task = sweep_task(sweep.task, list(chain.from_iterable(cells.values())))
     series = []

@@ -105,7 +105,7 @@ def list_methods(tables: Iterable[Leaderboard]) -> tuple[str, ...]:
 
 
 def profile_title(records: Sequence[RunRecord]) -> str:
-    """Return a paper's name for the setting: the profile's title, else the backbone's name.
+    """Return a paper's name for the setting: the profile's title, otherwise the backbone's name.
 
     A block of only external checkpoints is named after them, as they bring their own backbones.
     """
@@ -169,7 +169,7 @@ def _external_rows(campaign: Campaign, records: Sequence[RunRecord]) -> str:
 
 
 def _block_sentences(blocks: Sequence[Sequence[RunRecord]], texts: Sequence[str]) -> list[str]:
-    """Sentences on the blocks: one for all if they are equal, else each with its profile."""
+    """Sentences on the blocks: one for all if they are equal, otherwise each with its profile."""
     if len(set(texts)) == 1:
         return [texts[0]] * bool(texts[0])
     return [f"{title}: {text}" for title, text in zip(_block_titles(blocks), texts, strict=True) if text]

@@ -91,7 +91,7 @@ def published_names(record: RunRecord) -> tuple[str, ...]:
 
 
 def published_lines(record: RunRecord) -> list[PublishedRow]:
-    """Return the rows that print this method on this suite: of its backbone, else of BERT-base."""
+    """Return the rows that print this method on this suite: of its backbone, otherwise of BERT-base."""
     names = published_names(record)
     lines = [line for line in published_rows(record.suite) if line.first.method in names]
     by_backbone = group_by(lines, lambda line: line.first.backbone)

@@ -162,7 +162,7 @@ def _sweep_grid(manifest: Manifest, suite: str, records: Sequence[RunRecord], ca
 
 
 def sweep_task(wanted: str, records: Sequence[RunRecord]) -> str:
-    """Return the sweep's own task if every record has it, else the average."""
+    """Return the sweep's own task if every record has it, otherwise the average."""
     done = finished_records(records)
     if not done or any(record.score(wanted) is None for record in done):
         return AVERAGE
