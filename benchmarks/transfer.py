@@ -116,9 +116,9 @@ def features_of(root: Path, task_id: str, encoder: TransformerEncoder) -> tuple[
     vectors = embed_sentences(encoder, labelled_sentences(task))
     split = merge_splits(task.splits)
     order = order_by_length(split, {"0": 0, "1": 1})
-    return transfer._split_features(split, vectors)[order], np.array([int(label) for label in split.labels])[
-        order
-    ]
+    features = transfer.sentence_features(vectors, split.first, split.second)
+    labels = np.array([int(label) for label in split.labels])
+    return features[order], labels[order]
 
 
 def made_up(rows: int = 3_775, dim: int = 384) -> tuple[FloatArray, Labels]:
