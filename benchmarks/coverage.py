@@ -27,6 +27,8 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+import coverage_family
+import coverage_gate
 import coverage_items
 import coverage_methods
 import coverage_seeds
@@ -37,7 +39,13 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from bench.stats import coverage
 from bench.stats.coverage import CoverageRow
 
-PARTS = (*coverage_seeds.PARTS, *coverage_items.PARTS, *coverage_methods.PARTS)
+PARTS = (
+    *coverage_seeds.PARTS,
+    *coverage_items.PARTS,
+    *coverage_methods.PARTS,
+    *coverage_family.PARTS,
+    *coverage_gate.PARTS,
+)
 QUICK, FULL = Sizes(many=40, few=4), Sizes(many=20_000, few=2_000)
 DEFAULTS = ("welch", "student", "paired t", "components", "components, paired")
 """Intervals that a verdict rests on."""

@@ -30,7 +30,7 @@ from coverage_rows import (
 )
 from scipy import stats
 
-from bench.stats import robustness
+from bench.stats import outliers, robustness
 from bench.stats.coverage import CoverageRow
 from bench.stats.equivalence import (
     claim_test,
@@ -250,11 +250,11 @@ def rules(sizes: Sizes) -> Iterator[CoverageRow]:
             fallen = a < -DEPTH / 2
             a, fallen = (a, fallen) if design == "normal" else (a[fallen.any(1)], fallen[fallen.any(1)])
             away = np.abs(a - np.median(a, axis=1, keepdims=True))
-            far = away > robustness.outlier_limit(n) * robustness.MAD_SCALE * np.median(
+            far = away > outliers.outlier_limit(n) * outliers.MAD_SCALE * np.median(
                 away, axis=1, keepdims=True
             )
             for x, named in zip(a[:CHECKED], far, strict=False):
-                assert robustness.find_outliers(x) == tuple(np.flatnonzero(named)), case
+                assert outliers.find_outliers(x) == tuple(np.flatnonzero(named)), case
             if design == "normal":
                 yield row(method, case, far.any(1), ALPHA)
             else:

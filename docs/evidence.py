@@ -41,6 +41,9 @@ NAMES = {
     "steiger": "Steiger's test",
     "steiger, Pearson's r": "Steiger's test of Pearson's r",
     "mcnemar": "McNemar's test",
+    "max-t": "rows against a baseline, single-step max-t",
+    "best": "the best row is bold",
+    "gate": "a gate of ten cells over unchanged code that fails",
 }
 """The methods of the table, in words."""
 

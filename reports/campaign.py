@@ -16,6 +16,7 @@ from bench.errors import DataError
 from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.store import ResultStore
 from bench.render.grid import DASH, Grid
+from bench.reports.method_family import MethodFamily, choose_family
 from bench.reports.record_groups import by_method, by_profile_and_suite, check_comparable, round_averages
 
 OVERLAP = "overlap*.csv"
@@ -39,6 +40,8 @@ _CLEAN = ("profile", "method", "seed", "task", "level", "all", "n_all", "clean",
 _CLEAN_NOTE = (
     "A method's score on all and on the clean pairs, in the metric's unit; 95% interval of Bonett and Wright."
 )
+MARGIN = 0.005
+"""Default of ``margin``: half a point."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,11 @@ class Campaign:
     Args:
         stores: The campaign, or several merged ones (:mod:`bench.reports.merge_campaigns`).
         records: The selected records, averages rounded if ``rounded``.
-        baseline: Method that the daggers compare with.
+        baseline: Row that the others are compared with; None for simcse where it is there.
+        family_kind: "baseline" for rows against it, "all" for all pairs; None: the first, if there is one.
+        margin: Largest difference from the baseline that counts as none, in the metric's unit.
+        named: Rows that ``--methods`` named; they are the tested family.
+        all_rows: True to list the rows that are set aside too.
         pairs: True to list every pair of methods below the matrix of their differences.
         names: Printed names of methods, by id.
         given: Methods in the order of their rows; empty for the best first.
@@ -73,6 +80,10 @@ class Campaign:
     homes: Mapping[RecordPlace, ResultStore] = field(default_factory=dict, compare=False)
     rank_supervised: bool = False
     last: bool = False
+    family_kind: str | None = None
+    margin: float = MARGIN
+    named: tuple[str, ...] = ()
+    all_rows: bool = False
     unrounded: Mapping[RecordPlace, RunRecord] = field(default_factory=dict, compare=False, repr=False)
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -120,9 +131,15 @@ class Campaign:
             return frozenset()
         return frozenset(by_method(filter(is_supervised, self.records)))
 
-    def tested(self, records: Iterable[RunRecord]) -> list[RunRecord]:
-        """Return the records that can be tested: those of methods that are ranked together."""
-        return [record for record in records if record.method not in self.apart]
+    def family(self, records: Sequence[RunRecord]) -> MethodFamily:
+        """Return the rows of one profile and suite that are tested together, and the others."""
+        # the campaign holds these records as long as the family
+        key = ("family", self.named, self.rank_supervised, *map(id, records))
+        if key not in self.kept:
+            family = choose_family(records, named=self.named, rank_supervised=self.rank_supervised)
+            self.kept[key] = family
+        chosen: MethodFamily = self.kept[key]
+        return chosen
 
     def sweeps_by_name(self) -> dict[str, list[Manifest]]:
         """Return the grids of each sweep."""

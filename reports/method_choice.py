@@ -64,6 +64,7 @@ def restrict_campaign(
         records=records,
         sweeps=tuple(sweeps),
         given=tuple(methods) * given,
+        named=tuple(methods),
         known=total * (total > len(methods)),
         known_by=Counter((profile, suite) for _, profile, suite in places),
     )

@@ -57,14 +57,16 @@ def render_report(
         _refuse_columns(look, "the page has its own switches for columns")
         return _report_page(campaign, table)
     if table is not None:
-        grids = table_grids(replace(campaign, pairs=form in ("csv", "json")), table)
+        data = form in ("csv", "json")
+        grids = table_grids(replace(campaign, pairs=data, all_rows=campaign.all_rows or data), table)
         grids = append_doubts(formats.select_columns(grids, look.columns), campaign, form)
         return render_grids(grids, form, standalone=standalone, screen=look.screen)
     if form == "csv":
         return _long_csv(campaign, look)
     if form == "json":
         _refuse_columns(look, "name a table: --table leaderboard")
-        return render_json([*all_leaderboards(campaign), *TABLES["ablation:SWEEP"].grids(campaign)])
+        boards = all_leaderboards(replace(campaign, all_rows=True))
+        return render_json([*boards, *TABLES["ablation:SWEEP"].grids(campaign)])
     printed = (section.grids(campaign) for section in SECTIONS if section.printed)
     grids = formats.select_columns(list(chain.from_iterable(printed)), look.columns)
     if form != "latex":

@@ -79,7 +79,10 @@ def _format_range(found: Range) -> str:
 
 
 def _explain_columns(found: Detection) -> str:
-    correction = f", corrected for {found.family} pairs of methods (Bonferroni)" if found.family > 1 else ""
+    tests = f"{found.family} pairs of methods"
+    if found.baseline is not None:
+        tests = f"{found.family} rows against {printable(found.baseline)}"
+    correction = f", corrected for {tests} (Bonferroni), as bench report tests" if found.family > 1 else ""
     known = any(o.spread.pilot is not None for pair in found.pairs for o in pair.outlooks)
     brackets = "; in brackets: with the spread at both ends of its interval of 5 to 95%" if known else ""
     return (
@@ -90,7 +93,9 @@ def _explain_columns(found: Detection) -> str:
 
 def _list_notes(found: Detection, given: float | None) -> Iterator[str]:
     if found.first is not None:
-        yield f"More than five methods: only {printable(found.first)} against each of the others."
+        yield f"More than five methods: only pairs with {printable(found.first)} are listed."
+    if found.aside:
+        yield f"bench report sets aside: {', '.join(map(printable, found.aside))}."
     shared: dict[str, list[str]] = {}
     for pair in found.pairs:
         if pair.shared is not None:

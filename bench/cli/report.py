@@ -60,8 +60,22 @@ _paper_options = combine_options(
     "--baseline",
     metavar="METHOD",
     shell_complete=completion.recorded_method,
-    help="Mark significant differences from this method with daggers.",
+    help="Compare the rows with this one; default: simcse, where it is tested.",
 )
+@strict_option(
+    "--family",
+    "family_kind",
+    type=click.Choice(["baseline", "all"]),
+    help="What is tested together: rows against the baseline (default where there is one), or all pairs.",
+)
+@strict_option(
+    "--margin",
+    type=click.FloatRange(0, 100, min_open=True),
+    default=0.5,
+    show_default=True,
+    help="Points within which a row counts as equal to the baseline.",
+)
+@strict_option("--all-rows", is_flag=True, help="List rows that are set aside too: variants, single seeds.")
 @strict_option("--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE does.")
 @strict_option(
     "--checkpoint",
@@ -162,6 +176,9 @@ def _load_campaign(
     names: str | None,
     published: bool,
     rank_supervised: bool,
+    family_kind: str | None,
+    margin: float,
+    all_rows: bool,
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of one or several campaigns, and the errors of unreadable records."""
     from bench.comparison.selection import match_method_id
@@ -194,6 +211,9 @@ def _load_campaign(
             *(stores, records, sweeps, baseline, rounded),
             homes=merge_campaigns.record_stores(merged),
             rank_supervised=rank_supervised,
+            family_kind=family_kind,
+            margin=margin / 100,
+            all_rows=all_rows,
             last=checkpoint == "last",
         )
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from bench.comparison.confounders import describe_confounders
+from bench.comparison.confounders import describe_confounders, find_shared_stage
 from bench.comparison.design import choose_comparison_design
 from bench.comparison.evidence import DrawItems, ItemLevel, SeedLevel, compare_over_items, compare_over_seeds
 from bench.comparison.finding import (
@@ -91,6 +91,12 @@ def compare(
                 f"{group.label} has one finished seed",
                 where=where,
                 expected="two seeds or more",
+                hint=f"{group.label}#{group.seeds[0]} compares the checkpoint on its items",
+            )
+        if not group.is_checkpoint and (role := find_shared_stage([run.record for run in group.runs])):
+            raise NotComparableError(
+                f"seeds of {group.label} share the trained stage '{role}', so they are no sample",
+                where=where,
                 hint=f"{group.label}#{group.seeds[0]} compares the checkpoint on its items",
             )
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:

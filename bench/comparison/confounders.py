@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import attrgetter
 
@@ -148,6 +148,20 @@ def _describe_difference(what: str, a: Group, b: Group, read: Callable[[RunRecor
 def read_stage_keys(record: RunRecord) -> set[str]:
     """Return the keys of the stages that a run and its members trained."""
     return {str(stage["key"]) for stage in record.training.get("stages", {}).values() if stage.get("key")}
+
+
+def find_shared_stage(records: Sequence[RunRecord]) -> str | None:
+    """Return the role of a stage that two seeds of a method share, which makes them dependent; or None.
+
+    The backbone isn't such a stage: whatever seeds show, they show for this backbone.
+    """
+    seeds: dict[str, int | None] = {}
+    for record in records:
+        for role, stage in record.training.get("stages", {}).items():
+            key = str(stage.get("key") or f"{role} {record.seed}")
+            if seeds.setdefault(key, record.seed) != record.seed:
+                return str(role)
+    return None
 
 
 def _format_sentences_seen(record: RunRecord) -> str:

@@ -22,12 +22,12 @@ from bench.stats.equivalence import predict_run_difference
 from bench.stats.inputs import make_generator
 from bench.stats.item_statistics import AVERAGE, ItemDifference, SuiteDraws, paired_bootstrap
 from bench.stats.labels import McNemarTest
+from bench.stats.outliers import find_outliers
 from bench.stats.robustness import (
     LEAST_SEEDS,
     IqmDifference,
     Superiority,
     almost_stochastic_order,
-    find_outliers,
     hedges_g,
     iqm_difference,
     superiority_interval,

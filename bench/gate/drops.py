@@ -119,8 +119,8 @@ def measure_drops(sides: Sides, level: float) -> dict[str, Drop]:
     tasks = [s.task for s in sides.then[0].scores if (s.subset, s.metric) == (ALL, metric)]
     drops = {}
     for task in sorted(tasks, key=lambda task: task == AVERAGE):
-        was = [_require_score(record, task) for record in sides.then]
-        is_now = [_require_score(record, task) for record in sides.now]
+        was = [require_score(record, task) for record in sides.then]
+        is_now = [require_score(record, task) for record in sides.now]
         drop = Drop(fmean(was), fmean(is_now))
         if sides.test is not None:
             test = pair_test(was, is_now, paired=sides.test == PAIRED, level=level)
@@ -144,12 +144,13 @@ def compute_drop_limit(sides: Sides, level: float) -> float | None:
     """
     if not sides.has_limit:
         return None
-    spread = stdev(_require_score(record, AVERAGE) for record in sides.reference)
+    spread = stdev(require_score(record, AVERAGE) for record in sides.reference)
     quantile = float(stdtrit(len(sides.reference) - 1, (1 + level) / 2))
     return quantile * spread * math.sqrt(1 / len(sides.then) + 1 / len(sides.now))
 
 
-def _require_score(record: RunRecord, task: str) -> float:
+def require_score(record: RunRecord, task: str) -> float:
+    """Return a record's score of a task; raises DataError without one."""
     value = record.score(task)
     if value is None:
         what = f"the record of {record.method}, {name_run(record)}, has no score of {task} on {record.suite}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 
 from bench.errors import DataError, NotComparableError
 from bench.gate.divergence import find_first_change
@@ -16,6 +17,7 @@ from bench.gate.drops import (
     list_record_seeds,
     measure_drops,
     name_run,
+    require_score,
     smallest_detectable_drop,
     sort_records_by_seed,
 )
@@ -216,10 +218,33 @@ def _decide_cell(
         reasons.append("not shown to be more than noise")
     if status is Status.REGRESSION and sides.test and not by_interval:
         reasons.append(f"the interval holds 0, but the drop is larger than {SPREAD} explains")
+    if status is Status.REGRESSION and sides.uncertain:
+        reasons += _describe_collapses(sides)
     if status in (Status.REGRESSION, Status.UNCLEAR) and not sides.same_machine:
         reasons.append("versions or hardware differ too and may be the cause")
     seeds = list_record_seeds(sides.then), list_record_seeds(sides.now)
     return CellVerdict(key, status, *seeds, drops, sides.test, limit, tuple(reasons))
+
+
+def _describe_collapses(sides: Sides) -> Iterator[str]:
+    """Name runs far below all others of both sides; where runs collapse, more gates fail by chance."""
+    from bench.stats.coverage import find_coverage
+    from bench.stats.outliers import find_outliers
+
+    runs = [*sides.then, *sides.now]
+    scores = [require_score(record, AVERAGE) for record in runs]
+    middle, collapsed = median(scores), []
+    for place in find_outliers(scores):
+        if scores[place] < middle:
+            side = "new" if place >= len(sides.then) else "reference's"
+            collapsed.append(f"{side} {name_run(runs[place])}")
+    if collapsed:
+        seeds = min(len(sides.then), len(sides.now))
+        rate = 100 * find_coverage("gate", seeds, seeds, design="collapse").measured
+        yield (
+            f"{len(collapsed)} of {len(runs)} runs collapsed ({', '.join(collapsed)}); where one run in ten "
+            f"does, {rate:.0f}% of gates of ten cells fail without a change"
+        )
 
 
 def _add_first_change(

@@ -6,7 +6,7 @@ earlier records of the same specification.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -14,11 +14,13 @@ import numpy as np
 
 from bench.comparison.confounders import describe_pairing
 from bench.comparison.item_bootstrap import CampaignRun
+from bench.comparison.method_family import DEFAULT_BASELINE, choose_plain_rows
 from bench.comparison.selection import Group, group_by, sort_runs_by_seed
 from bench.errors import NewerRecordError, UnreadableRecordError
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.fingerprint import SPECIFICATION, find_fact_differences
+from bench.records.record import is_supervised
 from bench.records.store import ResultStore
 from bench.stats.planning import POWER, Range, detectable_difference, plan_seeds
 from bench.stats.planning import SeedPlan as SeedPlan
@@ -26,7 +28,7 @@ from bench.stats.seed_design import common_seeds
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
 
 LEVEL = 0.95
-MOST_METHODS = 5  # above this number, methods are planned against the first only
+MOST_METHODS = 5  # above this number, only pairs with the first are listed
 CORRELATIONS = (0.0, 0.9, 0.99)
 """Assumed correlations of pairs where the spread is given; runs of pairs would show the true one."""
 POINTS = 100.0
@@ -64,10 +66,12 @@ class Detection:
 
     points: float  # the wanted difference
     power: float
-    level: float  # of each test, after Bonferroni over the pairs of one suite
+    level: float  # of each test, after Bonferroni over the family of one suite
     pairs: tuple[PlannedPair, ...]
-    family: int  # pairs of one suite
-    first: str | None  # planned against all others; None if all pairs are planned
+    family: int  # tests of one suite's report, by its default
+    baseline: str | None  # of that report; None for all pairs
+    first: str | None  # listed against all others; None if all pairs of the family are listed
+    aside: tuple[str, ...] = ()  # rows that the report will set aside
 
 
 def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> Detection:
@@ -78,21 +82,46 @@ def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> 
     jobs = sorted(wanted.jobs, key=lambda job: order.index(job.place.method))
     suites = group_by(jobs, lambda job: (job.place.profile, job.suite))
     methods = [group_by(of_suite, lambda job: job.place.method) for of_suite in suites.values()]
-    names = []
-    for by_method in methods:
-        names.append(list(combinations(by_method, 2)))
-        if len(by_method) > MOST_METHODS:
-            del names[-1][len(by_method) - 1 :]
-    family = max(map(len, names), default=0)
-    level = 1 - (1 - LEVEL) / max(1, family)
+    families = [_choose_pairs(by_method) for by_method in methods]
+    size = max((family.size for family in families), default=0)
+    level = 1 - (1 - LEVEL) / max(1, size)
     campaigns = _list_stores(wanted)
     pairs = []
-    for by_method, pairs_of_suite in zip(methods, names, strict=True):
-        for a, b in pairs_of_suite:
+    for by_method, family in zip(methods, families, strict=True):
+        for a, b in family.listed:
             pair = _MethodPair(wanted.store, by_method[a], by_method[b])
             pairs.append(_plan_pair(pair, campaigns, points, spread, level))
-    first = order[0] if max(map(len, methods), default=0) > MOST_METHODS else None
-    return Detection(points, POWER, level, tuple(pairs), family, first)
+    largest = max(families, key=lambda family: family.size, default=_PlannedFamily((), 0, None, None, ()))
+    return Detection(points, POWER, level, tuple(pairs), size, largest.baseline, largest.first, largest.aside)
+
+
+@dataclass(frozen=True)
+class _PlannedFamily:
+    """The tests that a report of one suite will make by default."""
+
+    listed: tuple[tuple[str, str], ...]
+    size: int
+    baseline: str | None
+    first: str | None
+    aside: tuple[str, ...]
+
+
+def _choose_pairs(by_method: Mapping[str, Sequence[Job]]) -> _PlannedFamily:
+    """Choose the pairs of a suite by the rules of ``bench report``, which come before any score."""
+    seeded = {}
+    for method, jobs in by_method.items():
+        is_tested = not is_supervised(jobs[0].record)
+        seeded[method] = is_tested and any(job.record.seed is not None for job in jobs)
+    chosen = choose_plain_rows(seeded) or tuple(by_method)
+    rows = [row for row in chosen if not is_supervised(by_method[row][0].record)]
+    aside = tuple(row for row in by_method if row not in rows)
+    if DEFAULT_BASELINE in rows:
+        pairs = [(row, DEFAULT_BASELINE) for row in rows if row != DEFAULT_BASELINE]
+        return _PlannedFamily(tuple(pairs), len(pairs), DEFAULT_BASELINE, None, aside)
+    pairs = list(combinations(rows, 2))
+    if len(rows) <= MOST_METHODS:
+        return _PlannedFamily(tuple(pairs), len(pairs), None, None, aside)
+    return _PlannedFamily(tuple(pairs[: len(rows) - 1]), len(pairs), None, rows[0], aside)
 
 
 def _list_stores(wanted: Plan) -> list[ResultStore]:

@@ -41,7 +41,7 @@ class LeaderboardLine:
     sd: float | None  # over seeds
     rank: tuple[int, int] | None  # 95% confidence set, if tested
     of: int  # rows with a rank
-    group: str  # letters that rows share unless they differ significantly
+    answer: str  # such as "ahead of simcse"; "-" without a baseline
     sentences: int | None  # of a run's training
     cpu_seconds: float | None  # of training, mean over seeds
     parameters: int | None  # of all towers
@@ -90,9 +90,9 @@ def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
     finished = len(finished_records(records))
     lines: list[LeaderboardLine] = []
     for group in by_profile_and_suite(records):
-        rows = make_leaderboard(campaign, group).rows
-        ranked = sum(row.rank is not None for row in rows)
-        lines += [_make_line(group, row, ranked) for row in rows]
+        table = make_leaderboard(replace(campaign, all_rows=True), group)
+        ranked = sum(row.rank is not None for row in table.rows)
+        lines += [_make_line(group, row, ranked, table.baseline) for row in table.rows]
 
     def distinct(text_of: Callable[[RunRecord], str]) -> tuple[str, ...]:
         return tuple(sorted(set(map(text_of, records)) - {""}))
@@ -116,7 +116,9 @@ def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
     )
 
 
-def _make_line(records: Sequence[RunRecord], row: LeaderboardRow, ranked: int) -> LeaderboardLine:
+def _make_line(
+    records: Sequence[RunRecord], row: LeaderboardRow, ranked: int, baseline: str
+) -> LeaderboardLine:
     runs = [record for record in records if record.method == row.method]
     values = [value for run in finished_records(runs) if (value := run.score("avg")) is not None]
     sizes = (size for size in map(encoder_parameters, runs) if size is not None)
@@ -130,7 +132,7 @@ def _make_line(records: Sequence[RunRecord], row: LeaderboardRow, ranked: int) -
         stdev(values) if len(values) > 1 else None,
         row.rank,
         ranked,
-        row.letters,
+        row.describe_answer(baseline),
         row.sentences,
         row.cpu_seconds,
         next(sizes, None),

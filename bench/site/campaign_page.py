@@ -137,7 +137,7 @@ def _draw_curves(campaign: Campaign) -> dict[str, list[tuple[str, str]]]:
 class SeedSteps:
     """A leaderboard with its first one, two, ... seeds, for the page's slider.
 
-    Rows are method, mean, sd, n, first and last rank (None without a test) and letters, the best first.
+    Rows are method, mean, sd, n, first and last rank (None without a test), the best first.
     """
 
     title: str
@@ -173,8 +173,7 @@ def _rank_step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[
         if cell.mean is not None:
             first, last = ranking.intervals.get(method, (None, None))
             seeds = 0 if runs[0].seed is None else cell.n
-            letters = ranking.letters.get(method, "")
-            rows.append((campaign.shown(method), cell.mean, cell.sd, seeds, first, last, letters))
+            rows.append((campaign.shown(method), cell.mean, cell.sd, seeds, first, last))
     return tuple(sorted(rows, key=lambda row: -row[1]))
 
 
@@ -227,10 +226,9 @@ def _read_draws(runs: Sequence[CampaignRun]) -> Iterator[RunDraws]:
 
 def _describe_ranking(tests: PairwiseTests, a: str, b: str) -> str:
     ranking = tests.of()
-    try:
-        pair = ranking.pair(a, b)
-    except KeyError:
-        return "Not among the pairs of the leaderboard: supervised methods are not tested against others."
+    pair = ranking.find_pair(a, b)
+    if pair is None:
+        return "Not among the pairs of the leaderboard: one of the two is set aside there."
     if pair.p is None or pair.adjusted is None:
         return f"Not tested among the pairs of the leaderboard: {pair.test}."
     verdict = "differ" if pair.differs else "are not shown to differ"

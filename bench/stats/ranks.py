@@ -10,9 +10,6 @@ from itertools import combinations
 from bench.stats.correction import METHODS, adjust_levels, adjust_p_values, describe_family
 from bench.stats.inputs import check_level, check_scores
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_MOST_LETTERS = 3  # of one method; more are written as first and last
-
 
 @dataclass(frozen=True)
 class PairTest:
@@ -83,29 +80,6 @@ class Ranking:
         return tuple(range(i, end) for i, end in enumerate(ends) if i == 0 or end > ends[i - 1])
 
     @cached_property
-    def letters(self) -> dict[str, str]:
-        """Each method's groups as letters, a for the first; "c-f" for more than three.
-
-        This is a compact letter display (Piepho 2004, J. Comput. Graph. Stat. 13), restricted to neighbours.
-        """
-        letters: dict[str, list[str]] = {method: [] for method in self.methods}
-        for number, group in enumerate(self.groups):
-            turn, place = divmod(number, len(_LETTERS))
-            letter = _LETTERS[place] + (str(turn + 1) if turn else "")  # a to z, then a2 to z2
-            for i in group:
-                letters[self.methods[i]].append(letter)
-        display = {}
-        for method, of_groups in letters.items():
-            is_long = len(of_groups) > _MOST_LETTERS
-            display[method] = f"{of_groups[0]}-{of_groups[-1]}" if is_long else "".join(of_groups)
-        return display
-
-    @property
-    def first(self) -> tuple[str, ...]:
-        """The first group: the best method, and its neighbours without a significant difference."""
-        return self.methods[: self.groups[0].stop] if self.groups else ()
-
-    @cached_property
     def intervals(self) -> dict[str, tuple[int, int]]:
         """95% confidence set of each rank: 1 + significantly better methods, k - significantly worse ones.
 
@@ -125,6 +99,10 @@ class Ranking:
     def pair(self, a: str, b: str) -> RankedPair:
         """Return the pair of two methods, in either order."""
         return self._by_names[frozenset((a, b))]
+
+    def find_pair(self, a: str, b: str) -> RankedPair | None:
+        """Return the pair of two methods, in either order; None if one isn't among them."""
+        return self._by_names.get(frozenset((a, b)))
 
     @cached_property
     def _by_names(self) -> dict[frozenset[str], RankedPair]:
@@ -171,12 +149,10 @@ def rank_methods(
     >>> def welch(a: str, b: str) -> PairTest:
     ...     return PairTest(means[a] - means[b], p.get((a, b), 0.0001), "Welch")
     >>> ranking = rank_methods(means, welch)
-    >>> ranking.letters
-    {'tncse': 'a', 'jtcse': 'ab', 'simcse': 'b', 'untrained': 'c'}
     >>> ranking.intervals
     {'tncse': (1, 2), 'jtcse': (1, 3), 'simcse': (2, 3), 'untrained': (4, 4)}
-    >>> ranking.first, ranking.caption
-    (('tncse', 'jtcse'), 'Holm over 6 comparisons (all pairs of methods)')
+    >>> ranking.groups, ranking.caption
+    ((range(0, 2), range(1, 3), range(3, 4)), 'Holm over 6 comparisons (all pairs of methods)')
     """
     check_level(alpha)
     check_scores(list(scores.values()), "scores", least=0)

@@ -13,10 +13,6 @@ from scipy.special import gammaln
 from bench.stats.inputs import FloatArray, check_draws, check_level, check_scores, check_sides, check_table
 from bench.stats.seeds import satterthwaite
 
-MAD_SCALE = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
-LEAST_NAMED = 4  # for three seeds, the rule would need 22 MADs
-_LIMITS = {4: 6.88, 5: 7.89, 6: 5.51, 7: 5.83, 8: 4.92, 9: 5.06, 10: 4.58}
-
 
 def probability_of_superiority(a: ArrayLike, b: ArrayLike) -> float:
     """P(A > B): the share of pairs of seeds in which a scores higher; a tie counts half.
@@ -153,39 +149,6 @@ def superiority_interval(
         return Superiority(share, *_clopper_pearson(share, max(n_a, n_b), level), n_a, n_b)
     share = probability_of_superiority(x, y)
     return Superiority(share, *_newcombe(share, n_a, n_b, level), n_a, n_b)
-
-
-def find_outliers(scores: ArrayLike) -> tuple[int, ...]:
-    """Return the places of seeds beyond ``outlier_limit`` scaled MADs from the median, if at least four.
-
-    A scaled MAD is 1.4826 times the median absolute deviation from the median. The usual limit of 3.5
-    (Iglewicz and Hoaglin 1993) names a seed in 21% of normal samples of 5, these limits in 5%
-    (``bench.stats.coverage``, method "outlying").
-
-    >>> find_outliers([76.1, 76.4, 61.0, 76.3, 76.0])
-    (2,)
-    """
-    values = check_scores(scores, "scores", least=1)
-    if len(values) < LEAST_NAMED:
-        return ()
-    deviations = np.abs(values - np.median(values))
-    rounding = 1e-12 * np.abs(values).max()
-    limit = max(outlier_limit(len(values)) * MAD_SCALE * float(np.median(deviations)), rounding)
-    return tuple(np.flatnonzero(deviations > limit).tolist())
-
-
-def outlier_limit(n: int) -> float:
-    """Return the limit, in scaled MADs, that 5% of normal samples of n seeds exceed at least once.
-
-    Simulated for 4 to 10 seeds. For more, the limit of the largest of n normal scores,
-    Phi^-1((1 + 0.95^(1 / n)) / 2), times 1 + 6.7 / n for the error of the MAD: 4.5 to 5.3% up to 40.
-
-    >>> [round(outlier_limit(n), 2) for n in (4, 5, 10, 20)]
-    [6.88, 7.89, 4.58, 4.03]
-    """
-    if n < LEAST_NAMED:
-        raise ValueError(f"{n} seeds; expected at least {LEAST_NAMED}")
-    return _LIMITS.get(n) or float(stats.norm.ppf((1 + 0.95 ** (1 / n)) / 2)) * (1 + 6.7 / n)
 
 
 def _check_rows(values: ArrayLike, name: str) -> FloatArray:

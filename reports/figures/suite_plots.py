@@ -124,7 +124,7 @@ def _group_figure(suite: _SuiteRecords) -> Iterator[Figure]:
         return
     note = (
         f"A bar joins methods that are not shown to differ, p > 0.05 by {describe_tests(ranking)}. "
-        "Those that share none differ, or two methods from the one to the other do or were not tested."
+        "Methods without a common bar differ, or two from the one to the other do or were not tested."
     )
     names = suite.name("groups"), "significance", suite.title("Groups"), suite.average
     renamed = ranking.renamed(suite.campaign.shown)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from bench.render import svg
 from bench.render.figure import BEYOND, Figure
-from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_score
+from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_difference, format_score
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
 from bench.reports.merge_campaigns import list_unreadable
@@ -57,6 +57,7 @@ def report_environment() -> Environment:
         "svg": _svg_markup,
         "legend": _legend_markup,
         "number": format_score,
+        "difference": format_difference,
         "data": _figure_data,
         "interval": _interval_text,
     }

@@ -57,7 +57,8 @@ def page_boards(campaign: Campaign) -> list[Board]:
 
 
 def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
-    table, runs, footnotes = make_leaderboard(campaign, records), by_method(records), Footnotes()
+    table = make_leaderboard(replace(campaign, all_rows=True), records)
+    runs, footnotes = by_method(records), Footnotes()
     values = {average.method: average.values for average in method_averages(campaign, records)}
     drawn = run_pairwise_tests(campaign, records).drawn
     lines = []
@@ -69,7 +70,8 @@ def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
         named = replace(row, method=campaign.shown(method))
         over_seeds = _seed_interval(values.get(method, ()))
         lines.append(BoardLine(named, first.name, over_seeds, over_items, published))
-    return Board(table, tuple(lines), (*table.notes, *footnotes.notes))
+    shown = replace(table, baseline=campaign.shown(table.baseline))
+    return Board(shown, tuple(lines), (*table.notes, *footnotes.notes))
 
 
 def _published_rows(

@@ -77,8 +77,9 @@ def method_differences(campaign: Campaign) -> list[Differences]:
 
 
 def _tested_averages(campaign: Campaign, records: Sequence[RunRecord]) -> list[MethodAverages]:
-    """The averages of unsupervised methods; only these are tested."""
-    return [one for one in method_averages(campaign, records) if one.method not in campaign.apart]
+    """The averages of the family's rows; only these are tested."""
+    tested = campaign.family(records).tested
+    return [average for average in method_averages(campaign, records) if average.method in tested]
 
 
 def _page_differences(
@@ -260,9 +261,9 @@ def gain_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
         if gains is None:
             continue
         names = f"m_{loss}", loss
-        pair = ranking.pair(*names)
-        p = format_number(pair.adjusted, ".4f")
-        average = f"{gains[-1]}{'*' * pair.differs}"
+        pair = ranking.find_pair(*names)
+        p = format_number(pair.adjusted if pair else None, ".4f")
+        average = f"{gains[-1]}{'*' * bool(pair and pair.differs)}"
         rows.append((" - ".join(map(campaign.shown, names)), *gains[:-1], average, p))
         for backbone in _BACKBONES:
             if line := printed.get((f"m_{loss}", backbone)):

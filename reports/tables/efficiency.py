@@ -62,7 +62,7 @@ def efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
         table.notes[0],
         "GMAC of one sentence of 64 tokens (thop); eta: average x 100 per GMAC; training: CPU seconds of "
         "all stages of a run, mean over seeds.",
-        *filter(None, [table.caption]),
+        *filter(None, [table.bold]),
         *(note for note in table.notes[1:] if not note.startswith((OVER_SEEDS, *OF_COLUMNS))),
     ]
     if lacking:

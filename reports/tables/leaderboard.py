@@ -16,6 +16,8 @@ from bench.render.grid import (
     Printed,
     ScoreCell,
     Value,
+    format_difference,
+    format_interval,
     format_number,
     format_score,
     hide_deviation,
@@ -37,10 +39,19 @@ from bench.reports.record_groups import (
     summarise_scores,
     task_list,
 )
+from bench.reports.tables.baseline_family import (
+    AHEAD,
+    BEHIND,
+    EQUAL,
+    OPEN,
+    BaselineDifference,
+    BaselineFamily,
+    compare_family,
+    find_best,
+)
 from bench.reports.tables.pairwise_tests import (
-    BOLD,
-    NO_BOLD,
-    baseline_daggers,
+    ABOVE,
+    BELOW,
     describe_tests,
     ranking_notes,
     run_pairwise_tests,
@@ -62,8 +73,10 @@ if TYPE_CHECKING:
 
 OVER_SEEDS = "Mean and standard deviation over"
 """How the note on the number of seeds begins."""
-OF_COLUMNS = ("group:", "Methods that share none", "rank:")
-"""How the notes on the columns of ranks and groups begin."""
+OF_COLUMNS = ("rank:", "Against ", "difference:", "Measured: all such")
+"""How the notes on the columns of ranks and answers begin."""
+_LEAST_P = 0.0001
+BOLD = "Bold: may be the best of its column; no other row's simultaneous interval against it is above 0."
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,8 @@ class LeaderboardRow:
         unreadable: Why records of seeds are unreadable.
         has_seeds: False for a deterministic method.
         rank: First and last rank of its confidence set; None without tests.
-        letters: Its groups; empty without tests.
+        against: Its difference from the baseline; None for the baseline, and without tests against one.
+        aside: Why it isn't tested with the others; empty for a row of the family.
     """
 
     method: str
@@ -96,7 +110,8 @@ class LeaderboardRow:
     unreadable: tuple[str, ...] = ()
     has_seeds: bool = True
     rank: tuple[int, int] | None = None
-    letters: str = ""
+    against: BaselineDifference | None = None
+    aside: str = ""
 
     @property
     def finished(self) -> int:
@@ -116,6 +131,24 @@ class LeaderboardRow:
         if self.rank is None:
             return DASH
         return "-".join(map(str, dict.fromkeys(self.rank)))
+
+    @property
+    def answer(self) -> str:
+        """Its answer against the baseline, or why it has none."""
+        if self.against is None:
+            return self.aside or DASH
+        return self.against.answer if self.against.p is not None else self.against.test
+
+    def describe_answer(self, baseline: str) -> str:
+        """Return the answer with the baseline's name, for a place outside of its table.
+
+        >>> LeaderboardRow("tncse", {}, 0, aside="with one seed").describe_answer("simcse")
+        'with one seed'
+        """
+        if not baseline or self.against is None or self.against.p is None:
+            return "the baseline" if baseline == self.method else self.answer
+        words = {AHEAD: "ahead of", BEHIND: "behind", EQUAL: "equal to", OPEN: "open against"}
+        return f"{words[self.answer]} {baseline}"
 
     @property
     def sentences_text(self) -> str:
@@ -145,7 +178,9 @@ class Leaderboard:
         rows: The best average first.
         notes: Lines below it.
         bold: Caption of bold cells, or of their absence.
-        tests: Description of the tests between methods, or "".
+        tests: Description of the tests of all pairs, or "".
+        baseline: Row that the others are compared with, or "".
+        hidden: Number of rows that are set aside and left out here.
     """
 
     campaign: str
@@ -156,11 +191,8 @@ class Leaderboard:
     notes: tuple[str, ...]
     bold: str
     tests: str
-
-    @property
-    def caption(self) -> str:
-        """Caption of bold cells, with their tests."""
-        return f"{self.bold.rstrip('.')}, p > 0.05 by {self.tests}." if self.tests else self.bold
+    baseline: str = ""
+    hidden: int = 0
 
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
@@ -174,26 +206,31 @@ def all_leaderboards(campaign: Campaign) -> list[Leaderboard]:
     for records in by_profile_and_suite(campaign.records):
         table = make_leaderboard(campaign, records)
         rows = tuple(replace(row, method=campaign.shown(row.method)) for row in table.rows)
-        tables.append(replace(table, rows=rows))
+        tables.append(replace(table, rows=rows, baseline=campaign.shown(table.baseline)))
     return tables
 
 
 def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leaderboard:
     """Return the table of the records of one profile and suite; its rows have the ids of the methods."""
     tasks, supervised = task_list(records), campaign.rank_supervised
-    rows = [_method_row(m, runs, tasks, supervised=supervised) for m, runs in by_method(records).items()]
+    family, pairwise = campaign.family(records), run_pairwise_tests(campaign, records)
+    rows = []
+    for method, runs in by_method(records).items():
+        if campaign.all_rows or method not in family.hidden:
+            row = _method_row(method, runs, tasks, supervised=supervised)
+            rows.append(replace(row, aside=family.aside.get(method, "")))
     rows.sort(
         key=lambda row: (not row.ranked and not campaign.given, *campaign.place(row.method, row.average))
     )
-    pairwise, ranked = run_pairwise_tests(campaign, records), ranked_methods(rows)
-    rankings = {task: pairwise.of(task).among(ranked) for task in tasks}
-    average = rankings["avg"]
-    reasons = _unranked_reasons(campaign, rows)
-    signs, dagger_notes = baseline_daggers(average, campaign.baseline, campaign.shown, reasons)
-    rows = [_mark_row(row, rows, rankings, signs.get(row.method, "")) for row in rows]
+    average = pairwise.of()
+    against, family_notes = compare_family(campaign, records, pairwise)
+    signs = _baseline_signs(campaign, average, against)
+    best = {task: find_best(pairwise, task) for task in tasks}
+    rows = [_mark_row(row, rows, best, average, against) for row in rows]
+    rows = [_sign_row(row, signs.get(row.method, "")) for row in rows]
     setup_notes = (
+        *family_notes,
         *ranking_notes(average, uneven_seed_notes(pairwise), campaign.shown),
-        *dagger_notes,
         *setting_notes(records, campaign.shown),
         *budget_notes(records, campaign.shown),
         *text_notes(records, campaign.shown),
@@ -205,22 +242,33 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
     )
     notes = _table_notes(campaign, records, rows, setup_notes)
     tests = describe_tests(average) if average.methods else ""
-    bold = _bold_caption(rows, rankings)
-    place = (campaign.name, records[0].profile, records[0].suite)
-    return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests)
-
-
-def _bold_caption(rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking]) -> str:
-    """Caption of bold cells, or of their absence, or ""."""
+    bold = ""
     if has_marks(rows):
-        return f"{BOLD}." if rankings["avg"].methods else CAPTION
-    told_apart = any(pair.differs for ranking in rankings.values() for pair in ranking.pairs)
-    return NO_BOLD if rankings["avg"].methods and not told_apart else ""
+        bold = BOLD if average.methods else CAPTION
+    place = (campaign.name, records[0].profile, records[0].suite)
+    baseline = against.baseline if against else ""
+    hidden = 0 if campaign.all_rows else len(family.hidden)
+    return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests, baseline, hidden)
 
 
-def ranked_methods(rows: Sequence[LeaderboardRow]) -> set[str]:
-    """Return the methods of the ranked rows."""
-    return {row.method for row in rows if row.ranked}
+def _baseline_signs(campaign: Campaign, ranking: Ranking, against: BaselineFamily | None) -> dict[str, str]:
+    """The dagger of each row that differs from the baseline that the user named."""
+    signs = {}
+    if against is not None and campaign.baseline is not None:
+        for method, row in against.rows.items():
+            signs[method] = {AHEAD: ABOVE, BEHIND: BELOW}.get(row.answer, "")
+    elif campaign.baseline in ranking.methods:
+        for pair in ranking.pairs:
+            if campaign.baseline in (pair.first, pair.second) and pair.differs:
+                other = pair.second if pair.first == campaign.baseline else pair.first
+                ahead = (pair.first == other) == (pair.difference > 0)
+                signs[other] = ABOVE if ahead else BELOW
+    return signs
+
+
+def _sign_row(row: LeaderboardRow, sign: str) -> LeaderboardRow:
+    average = replace(row.cells["avg"], sign=sign)
+    return replace(row, cells=row.cells | {"avg": average})
 
 
 def has_marks(rows: Sequence[LeaderboardRow]) -> bool:
@@ -229,38 +277,27 @@ def has_marks(rows: Sequence[LeaderboardRow]) -> bool:
 
 
 def _mark_row(
-    row: LeaderboardRow, rows: Sequence[LeaderboardRow], rankings: Mapping[str, Ranking], sign: str
+    row: LeaderboardRow,
+    rows: Sequence[LeaderboardRow],
+    best: Mapping[str, frozenset[str]],
+    ranking: Ranking,
+    against: BaselineFamily | None,
 ) -> LeaderboardRow:
-    """The row with its marks, rank and groups among the ranked ones.
+    """The row with its marks, its rank and its answer.
 
-    Bold is the first group of a column (:func:`_first_group`). Without tests, the best and the second
-    numbers are marked.
+    Bold are the rows that may be the best. Without tests, the best and the second numbers are marked.
     """
     if not row.ranked:
         return row
-    cells, average = {}, rankings["avg"]
+    cells = {}
     for task, cell in row.cells.items():
-        means = {other.method: other.cells[task].mean for other in rows if other.ranked}
-        mark = BEST if row.method in _first_group(rankings[task], means) else ""
-        if not average.methods:
+        mark = BEST if row.method in best[task] else ""
+        if not ranking.methods:
+            means = {other.method: other.cells[task].mean for other in rows if other.ranked}
             mark = mark_best(means)[row.method]
-        cells[task] = replace(cell, mark=mark, sign=sign if task == "avg" else "")
-    rank, letters = average.intervals.get(row.method), average.letters.get(row.method, "")
-    return replace(row, cells=cells, rank=rank, letters=letters)
-
-
-def _first_group(ranking: Ranking, means: Mapping[str, float | None]) -> tuple[str, ...]:
-    """The first group of a column, if tests separate it from the next method, and no method is better."""
-    first = ranking.first
-    if not first or len(first) == len(ranking.methods):
-        return ()
-    separated, following = False, ranking.methods[len(first)]
-    for method in first:
-        if ranking.intervals[method][0] > 1:
-            return ()
-        separated = separated or ranking.pair(method, following).differs
-    untested = any((means[method] or 0.0) > ranking.scores[0] for method in ranking.left_out)
-    return first if separated and not untested else ()
+        cells[task] = replace(cell, mark=mark)
+    difference = against.rows.get(row.method) if against else None
+    return replace(row, cells=cells, rank=ranking.intervals.get(row.method), against=difference)
 
 
 def _method_row(
@@ -284,14 +321,6 @@ def _method_row(
         return row
     sentences, seconds = map(count_training_sentences, trained), map(sum_training_seconds, trained)
     return replace(row, sentences=round(fmean(sentences)), cpu_seconds=fmean(seconds))
-
-
-def _unranked_reasons(campaign: Campaign, rows: Sequence[LeaderboardRow]) -> dict[str, str]:
-    """Why methods with finished runs are unranked, by method."""
-    copies = "its training had the mini grammar's own paraphrases"
-    reasons = {row.method: copies for row in rows if row.finished and not row.ranked}
-    supervised = "it is supervised (--rank-supervised ranks it)"
-    return reasons | dict.fromkeys(campaign.apart.intersection(reasons), supervised)
 
 
 def _selection_note(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
@@ -340,7 +369,8 @@ def required_notes(
 
 def _leaderboard_grid(table: Leaderboard) -> Grid:
     trains = any(row.sentences is not None for row in table.rows)
-    header = ["method", "seeds", *table.tasks, "sd", *["rank", "group"] * bool(table.tests)]
+    header = ["method", "seeds", *table.tasks, "sd", *["rank"] * bool(table.tests)]
+    header += ["difference", "interval", "p", "answer"] * bool(table.baseline)
     header += ["sentences", "cpu s"] * trains
     rows = []
     for row in table.rows:
@@ -348,9 +378,25 @@ def _leaderboard_grid(table: Leaderboard) -> Grid:
         cells: list[Value] = [row.method, row.seeds]
         cells += [row.cells[task] for task in table.tasks if task != "avg"]
         cells += [hide_deviation(average), Printed(format_score(average.sd), average.sd)]
-        cells += [row.rank_text, row.letters or DASH] * bool(table.tests)
+        cells += [row.rank_text] * bool(table.tests)
+        cells += _answer_cells(row, table.baseline) * bool(table.baseline)
         cells += [row.sentences_text, row.seconds_text] * trains
         rows.append(tuple(cells))
     title = f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
     notes = (table.notes[0], *filter(None, [table.bold]), *table.notes[1:])
     return Grid(title, tuple(header), tuple(rows), notes)
+
+
+def _answer_cells(row: LeaderboardRow, baseline: str) -> list[Value]:
+    """Difference from the baseline, its interval, p and answer."""
+    if row.method == baseline:
+        return [DASH, DASH, DASH, "baseline"]
+    if row.against is None:
+        return [DASH, DASH, DASH, row.answer]
+    difference = Printed(format_difference(row.against.difference), row.against.difference)
+    interval = format_interval(*(row.against.interval or (None, None)))
+    p: Value = DASH
+    if row.against.p is not None:
+        text = f"{row.against.p:.4f}" if row.against.p >= _LEAST_P else f"<{_LEAST_P}"
+        p = Printed(text, row.against.p)
+    return [difference, interval, p, row.answer]

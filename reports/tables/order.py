@@ -82,8 +82,8 @@ class OrderSetting:
         """Return 1 if a is better than b, -1 if it is worse, 0 if the tests leave it open."""
         if self.ranking is None:
             return (self.score(a) > self.score(b)) - (self.score(a) < self.score(b))
-        pair = self.ranking.pair(a, b)
-        if not pair.differs:
+        pair = self.ranking.find_pair(a, b)
+        if pair is None or not pair.differs:
             return 0
         return 1 if (pair.difference > 0) == (pair.first == a) else -1
 
@@ -161,7 +161,7 @@ def _common_methods(
 
 def _campaign_setting(campaign: Campaign, done: Sequence[RunRecord]) -> OrderSetting | None:
     """The setting of finished records of one profile and suite, if they have an average."""
-    metric = main_metric(campaign.tested(done))
+    metric = main_metric([record for record in done if record.method not in campaign.apart])
     cells, left_out = {}, {}
     same: dict[str, list[str]] = {}
     for method, runs in by_method(done).items():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,12 +36,13 @@ class PairwiseTests:
 
     The records' stages and batches determine which runs are pairs, as in ``bench compare``. With kept draws
     of all runs' items, the tests speak for further seeds and items, otherwise for further seeds on these
-    items. Both are chosen before any score is read. Supervised methods are tested only if the campaign ranks
-    them, so that other verdicts are independent of them.
+    items. Both are chosen before any score is read. The rows are those of the campaign's family
+    (:mod:`bench.reports.method_family`), so that verdicts are independent of the others.
     """
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
-        done = campaign.tested(finished_records(records))
+        tested = campaign.family(records).tested
+        done = [record for record in finished_records(records) if record.method in tested]
         self._shown = campaign.shown
         self._as_kept = campaign.as_kept
         self._metric = main_metric(done)
@@ -59,6 +59,8 @@ class PairwiseTests:
         seeds = any(not group.deterministic for group in self._groups.values())
         self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._task_lists) == 1
         self._rankings: dict[str, Ranking] = {}
+        self._scored: dict[tuple[str, str], Group] = {}
+        self._by_seed: dict[tuple[str, str], dict[int, float]] = {}
 
     @cached_property
     def _task_lists(self) -> set[tuple[str, ...]]:
@@ -75,9 +77,11 @@ class PairwiseTests:
 
     def _scored_runs(self, method: str, task: str) -> Group:
         """The method's runs with a score of the task, or all of them."""
-        group = self._groups[method]
-        runs = tuple(run for run in group.runs if run.record.score(task, metric=self._metric) is not None)
-        return replace(group, runs=runs or group.runs)
+        if (method, task) not in self._scored:
+            group = self._groups[method]
+            runs = tuple(run for run in group.runs if run.record.score(task, metric=self._metric) is not None)
+            self._scored[method, task] = replace(group, runs=runs or group.runs)
+        return self._scored[method, task]
 
     def _mean_draws(self, method: str) -> Array | None:
         """(draws, tasks) scores in kept draws of items, the mean of its runs; None for missing draws."""
@@ -122,6 +126,28 @@ class PairwiseTests:
         # "one side" needs a deterministic method: seeds with equal scores are no fixed score
         fixed = one.deterministic or other.deterministic
         return spread if fixed or spread.design != "one side" else None
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The family's methods with a finished run."""
+        return tuple(self._groups)
+
+    def scores_by_seed(self, method: str, task: str = AVERAGE) -> dict[int, float]:
+        """Return a method's scores of a task by seed; empty for a deterministic method."""
+        if (method, task) not in self._by_seed:
+            scores = {}
+            for run in self._groups[method].runs:
+                score = run.record.score(task, metric=self._metric)
+                if score is not None and run.record.seed is not None:
+                    scores[run.record.seed] = score
+            self._by_seed[method, task] = scores
+        return self._by_seed[method, task]
+
+    def paired_differences(self, a: str, b: str, task: str = AVERAGE) -> dict[int, float]:
+        """Return a - b of every seed in the test of two methods whose runs of a seed are pairs."""
+        one, _, _ = self._tested_sides(a, b, task)
+        x, y = self.scores_by_seed(a, task), self.scores_by_seed(b, task)
+        return {seed: x[seed] - y[seed] for seed in one.seeds}
 
     @property
     def leaves_out(self) -> bool:
@@ -201,7 +227,12 @@ class PairwiseTests:
 def run_pairwise_tests(campaign: Campaign, records: Sequence[RunRecord]) -> PairwiseTests:
     """Return the tests of the records of one profile and suite, shared by all parts of a report."""
     done = finished_records(records)
-    key = ("standings", *map(id, done))  # the campaign holds these records as long as the tests
+    key = (
+        "standings",
+        campaign.named,
+        campaign.rank_supervised,
+        *map(id, done),
+    )  # the campaign holds these records as long as the tests
     tests: PairwiseTests = campaign.kept.get(key) or PairwiseTests(campaign, done)
     campaign.kept[key] = tests
     return tests
@@ -209,8 +240,6 @@ def run_pairwise_tests(campaign: Campaign, records: Sequence[RunRecord]) -> Pair
 
 LEVEL = 1 - ALPHA
 ABOVE, BELOW = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
-BOLD = "Bold: the best methods of each column, tested by itself, of which no two are shown to differ"
-NO_BOLD = "Nothing is bold: no method is shown to be better than another."
 
 
 @dataclass(frozen=True)
@@ -300,22 +329,16 @@ INTERVAL = (
 def ranking_notes(
     ranking: Ranking, few_seeds: Sequence[str] = (), shown: Callable[[str], str] = str
 ) -> list[str]:
-    """Return notes on groups, ranks and untested pairs, with ``few_seeds`` between them."""
+    """Return notes on ranks and untested pairs, with ``few_seeds`` between them."""
     if not ranking.methods:
         return []
     notes = [
-        "group: methods that share a letter are not shown to differ on average, p > 0.05 by "
-        f"{describe_tests(ranking)}.",
-        "Methods that share none differ, or two methods from the one to the other do or were not tested: "
-        "Differences (--table significance) has every pair.",
-        "rank: the ranks that these tests leave open; with 95% confidence all true ranks are among them.",
+        "rank: what tests of all pairs leave open; with 95% confidence all true ranks are among them. These "
+        f"are {describe_tests(ranking)}; --table significance has every pair.",
     ]
     if ranking.left_out:
         names = ", ".join(map(shown, ranking.left_out))
-        notes.append(
-            f"One seed, so no test, rank or group: {names}, not counted in the others' ranks; where one is "
-            "the best, nothing is bold."
-        )
+        notes.append(f"One seed, so no test and no rank: {names}, not counted in the others' ranks.")
     notes += few_seeds
     if untested := ranking.untested:
         methods = dict.fromkeys(name for pair in untested for name in (pair.first, pair.second))
@@ -325,36 +348,3 @@ def ranking_notes(
             "items for such tests."
         )
     return notes
-
-
-def baseline_daggers(
-    ranking: Ranking,
-    baseline: str | None,
-    shown: Callable[[str], str] = str,
-    apart: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the dagger of every method that differs from the baseline, and the notes on them.
-
-    ``apart`` has the reasons of unranked methods.
-    """
-    if baseline is None:
-        return {}, ()
-    own = [pair for pair in ranking.pairs if baseline in (pair.first, pair.second)]
-    if baseline not in ranking.methods:
-        why = apart.get(baseline, "no finished run of it here")
-        if baseline in ranking.left_out:
-            why = "no other method has two seeds"
-            if any(pair.test == f"{shown(baseline)} has one seed" for pair in own):
-                why = "it has one seed"
-        return {}, (f"No daggers: {shown(baseline)} can't be tested, {why}.",)
-    signs = {}
-    for pair in own:
-        better, worse = pair.first, pair.second
-        if pair.difference < 0:
-            better, worse = worse, better
-        if pair.differs and worse == baseline:
-            signs[better] = ABOVE
-        elif pair.differs:
-            signs[worse] = BELOW
-    note = f"{ABOVE} above, {BELOW} below {shown(baseline)} on average, by the same tests and correction."
-    return signs, (note,)

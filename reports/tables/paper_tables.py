@@ -12,7 +12,7 @@ from bench.comparison.selection import format_seeds, group_by
 from bench.config import profiles
 from bench.records.record import RunRecord
 from bench.render.formats import check_columns, column_positions, pick_columns
-from bench.render.grid import DASH, Grid, ScoreCell, Value, format_score
+from bench.render.grid import Grid, ScoreCell, Value, format_score
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import (
     EXTERNAL_MODELS,
@@ -26,10 +26,9 @@ from bench.reports.tables.leaderboard import (
     Leaderboard,
     has_marks,
     make_leaderboard,
-    ranked_methods,
     required_notes,
 )
-from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, BOLD, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW, PairwiseTests, run_pairwise_tests
 from bench.reports.tables.suite_tables import task_headings
 
 SUITES = {
@@ -41,7 +40,6 @@ SUITES = {
 METRICS = {"spearman": "Spearman's correlation", "accuracy": "Accuracy"}
 _AS_THEY_ARE = "checkpoints as they are"
 _AVERAGE, _MORE = "Avg.", ("seeds", "sd", "rank", "group")
-_AT_MOST, _ABOVE = f"p \N{LESS-THAN OR EQUAL TO} {ALPHA}", f"p > {ALPHA}"
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,9 @@ def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRe
             average = row.cells.get("avg", none)
             cells: list[Value] = [campaign.shown(row.method), row.seeds]
             cells += [row.cells.get(task, none) for task in tasks]
-            cells += [average, format_score(average.sd), *[row.rank_text, row.letters or DASH] * tested]
+            cells += [average, format_score(average.sd), *[row.rank_text] * tested]
             rows.append(tuple(cells))
-    header = ("Model", "seeds", *task_headings(tasks), _AVERAGE, "sd", *("rank", "group") * tested)
+    header = ("Model", "seeds", *task_headings(tasks), _AVERAGE, "sd", *["rank"] * tested)
     grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
     caption = paper_caption(campaign, tables, blocks)
     return PaperTable(suite, grid, list_methods(tables), caption, tuple(notes))
@@ -202,32 +200,33 @@ def seed_range(seeds: Sequence[int]) -> str:
 
 def _test_sentences(campaign: Campaign, table: Leaderboard, records: Sequence[RunRecord]) -> list[str]:
     """Sentences on daggers and bold cells, each with its tests."""
-    marked = has_marks(table.rows)
     if not table.tests:
-        return [table.bold] * marked
-    ranking = run_pairwise_tests(campaign, records).of().among(ranked_methods(table.rows))
-    correction = ranking.caption.replace(" over", "'s correction over", 1).replace(" (", ", ").rstrip(")")
-    pairs, base = [pair for pair in ranking.pairs if pair.p is not None], campaign.baseline
-    sentences = []
-    tests = f"{_test_kinds(pair.test for pair in pairs)}; {correction}"
-    if base in ranking.methods:
-        own = _test_kinds(pair.test for pair in pairs if base in (pair.first, pair.second))
+        return [table.bold] * has_marks(table.rows)
+    tests = run_pairwise_tests(campaign, records)
+    sentences, base = [], campaign.baseline
+    if base is not None and base not in tests.of().methods:
+        why = campaign.family(records).aside.get(base, "nothing to test")
+        sentences.append(f"No daggers: {campaign.shown(base)} can't be tested ({why}).")
+    elif base is not None:
         signs = {row.cells["avg"].sign for row in table.rows}
         words = [f"{sign} {word}" for sign, word in ((ABOVE, "above"), (BELOW, "below")) if sign in signs]
+        verdict = f"No average is shown to differ from {campaign.shown(base)}'s"
         if words:
-            verdict = f"{' and '.join(words)} {campaign.shown(base)} on average, {_AT_MOST}"
-        else:
-            verdict = f"No average is shown to differ from {campaign.shown(base)}'s, {_ABOVE}"
-        sentences.append(f"{verdict} ({own}; {correction}).")
-        tests = "the same tests"
-    elif base is not None:
-        why = "is supervised" if base in campaign.apart else "can't be tested"
-        sentences.append(f"No daggers: {campaign.shown(base)} {why}.")
-    if marked:
-        sentences.append(f"{BOLD}, {_ABOVE} ({tests}).")
-    elif table.bold:
+            verdict = f"{' and '.join(words)} {campaign.shown(base)} on average"
+        sentences.append(f"{verdict} ({_describe_family(campaign, table, tests)}).")
+    if table.bold:
         sentences.append(table.bold)
     return sentences
+
+
+def _describe_family(campaign: Campaign, table: Leaderboard, tests: PairwiseTests) -> str:
+    """The tests behind the daggers, and how they are corrected."""
+    base, pairs = campaign.baseline, [pair for pair in tests.of().pairs if pair.p is not None]
+    own = [pair for pair in pairs if base in (pair.first, pair.second)]
+    kinds = _test_kinds(pair.test for pair in own)
+    if table.baseline:
+        return f"{kinds}; simultaneous 95% intervals, {len(own)} comparison{'s' * (len(own) > 1)}"
+    return f"{kinds}; {tests.of().caption}"
 
 
 def _test_kinds(tests: Iterable[str]) -> str:

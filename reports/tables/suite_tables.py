@@ -71,7 +71,7 @@ def _block_notes(campaign: Campaign, tables: Sequence[Leaderboard]) -> tuple[str
         names = ", ".join(campaign.shown(row.method) for row in table.rows if row.finished == 1)
         single.append([f"One run, so no standard deviation: {names}."] * bool(names))
         others.append([note for note in table.notes[1:] if not note.startswith(OF_COLUMNS)])
-    captions = group_by(tables, lambda table: table.caption)
+    captions = group_by(tables, lambda table: table.bold)
     bold = []  # "Bold" stays the first word, by which formats without bold leave such lines out
     for caption, group in captions.items():
         where = "" if len(captions) == 1 else f": {_profile_list(group)}"

@@ -198,6 +198,8 @@ def test_only_what_takes_a_device_and_a_precision_runs_there(
 PARTS = {
     "alarms",
     "claim",
+    "coverage_family",
+    "coverage_gate",
     "coverage_items",
     "coverage_methods",
     "coverage_rows",

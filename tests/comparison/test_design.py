@@ -12,7 +12,7 @@ from bench.comparison.design import Design, choose_comparison_design
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.selection import Group, match_sides, resolve_sides
 from bench.comparison.wording import describe_comparison, describe_verdict
-from bench.errors import InputError
+from bench.errors import InputError, NotComparableError
 from bench.stats.seed_design import RequestedTest
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.sides import STORE, Keys, level_of, sentence, shared, side
@@ -76,6 +76,11 @@ def test_the_same_numbers_of_seeds_are_not_enough_for_pairs(
     text = "text" if one(1) == ["m 1"] else None  # of both, which with the batch size makes the order
     a, b = side("a", A, one, text), side("b", B, other, text)
     assert describe_pairing(a, b) == describe_pairing(b, a) == pairs
+    if {"fixed", "all"} & {*one(1)}:  # a stage of all seeds: they are no sample
+        with pytest.raises(NotComparableError) as error:
+            compare(a, b)
+        assert not missing_facts(str(error.value), "a", "trained stage", "a#1")
+        return
     found = compare(a, b)
     test = stats.ttest_ind(A, B, equal_var=False) if pairs is None else stats.ttest_rel(A, B)
     head = found.headline

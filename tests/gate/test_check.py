@@ -18,6 +18,7 @@ from bench.gate.tables import build_gate_grid, describe_gate, format_gate_json
 from bench.gate.verdict import Status
 from bench.records.record import RunRecord
 from bench.render.formats import render_text
+from bench.stats.coverage import find_coverage
 from tests.support.gate_records import OTHER, OTHER_DATA, average, one, record, runs
 from tests.support.messages import missing_facts, numbers_in
 
@@ -362,3 +363,51 @@ def test_the_notes_name_the_tests_that_were_used() -> None:
         assert not missing_facts(note, f"Intervals: {test}", "95% confidence", "Bonferroni over 1", "Holm's")
     unseeded = build_gate_grid(judge([record(0.6, None)], [record(0.5, None)]))
     assert len(unseeded.notes) == 4  # with the cell's own
+
+
+STEADY = (0.60, 0.605, 0.598, 0.603, 0.601)
+
+
+@pytest.mark.parametrize("rate", [find_coverage("gate", 5, 5, design="collapse").measured])
+def test_a_verdict_names_the_runs_that_collapsed(rate: float) -> None:
+    """A drop that one run of five makes, and how often unchanged code fails where runs collapse."""
+    cell = one(judge(runs(STEADY), runs((0.601, 0.602, 0.31, 0.604, 0.599), provenance=OTHER)))
+    (reason,) = (text for text in cell.reasons if "collapsed" in text)
+    assert cell.status == "regression"
+    assert not missing_facts(reason, "new seed 3")
+    assert numbers_in(reason) == [1, 10, 3, round(100 * rate)]
+    plain = one(judge(runs(STEADY), runs([score - 0.1 for score in STEADY], provenance=OTHER)))
+    assert plain.status == "regression"
+    assert not any("collapsed" in text for text in plain.reasons)
+
+
+@pytest.mark.parametrize("design", ["normal", "collapse"])
+def test_the_simulated_rule_is_the_gates_own(design: str) -> None:
+    """benchmarks/coverage_gate.py computes many gates at once; here each is judged by the gate itself."""
+    rng, failed = np.random.default_rng(4), 0
+    for _ in range(40):
+        sides = rng.normal(0.5, 0.01, (2, 4, 3))
+        if design == "collapse":
+            sides -= 0.06 * (rng.random(sides.shape) < 0.3)
+        sides[1, 0] -= rng.uniform(0, 0.1)
+        then, now = ([r for i, row in enumerate(side) for r in cell_runs(i, row, who)] for side, who in
+                     zip(sides, ({}, {"provenance": OTHER}), strict=True))  # fmt: skip
+        verdict = judge(then, now, tolerance=0.0).exit_code == 1
+        assert verdict == gate_fails(sides[0], sides[1])
+        failed += verdict
+    assert 3 < failed < 37
+
+
+def cell_runs(number: int, scores: Sequence[float], changes: dict[str, Any]) -> list[RunRecord]:
+    return [replace(run, method=f"m{number}") for run in runs(scores, **changes)]
+
+
+def gate_fails(then: np.ndarray[Any, Any], now: np.ndarray[Any, Any]) -> bool:
+    """The transcription of benchmarks/coverage_gate.py, for one gate of (cells, seeds) scores."""
+    sides = [np.vstack([side, side.mean(0)]) for side in (then, now)]
+    cells, seeds = sides[0].shape
+    quantile = stats.t.ppf(1 - 0.05 / cells / 2, seeds - 1)
+    differences = sides[0] - sides[1]
+    by_interval = differences.mean(1) > quantile * differences.std(1, ddof=1) / np.sqrt(seeds)
+    by_limit = differences.mean(1) > quantile * sides[0].std(1, ddof=1) * np.sqrt(2 / seeds)
+    return bool((by_interval | by_limit).any())

@@ -82,12 +82,13 @@ def small(short: None) -> Iterator[None]:
 
 OF_EACH_KIND = "tncse:figure5", "jtcse:table9", "unsee:section1", "gradient_paradigm:figure5"
 """An item of each paper, which together are tables, a sweep's curves and gradients."""
+OF_WEEKS = ("tncse:figure5", "jtcse:table9", "gradient_paradigm:figure5")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small", "published")
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if "figure5" in name else ()) for name in OF_EACH_KIND]
+    "name", [pytest.param(name, marks=pytest.mark.long if name in OF_WEEKS else ()) for name in OF_EACH_KIND]
 )
 def test_an_item_runs_on_mini(name: str, cli: Cli) -> None:
     runs(cli, name, [load_items()[name]])

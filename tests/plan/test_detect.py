@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -84,16 +83,17 @@ def test_a_campaign_with_a_record_that_cannot_be_read_is_no_pilot(tmp_path: Path
     assert pair.source == "pilot"
 
 
-def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_corrected(tmp_path: Path) -> None:
+def test_methods_that_share_nothing_are_planned_apart_against_the_baseline(tmp_path: Path) -> None:
     methods = "tncse,simcse,word_overlap"
     averages = {"tncse": TWINS["tncse"], "simcse": SIMCSE, "word_overlap": (50.0,)}
     finish(planned(tmp_path, methods, (1, 2, 3), "pilot"), averages)
     detection = plan_detection(planned(tmp_path, methods), 1.0)
-    assert (detection.family, detection.power) == (3, 0.8)
-    assert detection.level == pytest.approx(1 - 0.05 / 3)
-    apart, fixed, also = detection.pairs
-    names = [*combinations(methods.split(","), 2)]
-    assert [(pair.first, pair.second) for pair in detection.pairs] == names
+    assert (detection.family, detection.power, detection.baseline) == (2, 0.8, "simcse")
+    assert detection.level == pytest.approx(1 - 0.05 / 2)
+    apart, fixed = detection.pairs
+    assert [(pair.first, pair.second) for pair in detection.pairs] == [
+        ("tncse", "simcse"), ("word_overlap", "simcse"),
+    ]  # fmt: skip
     assert {pair.shared for pair in detection.pairs} == {None}
     one_sd, other_sd = (float(np.std(side, ddof=1)) for side in (TWINS["tncse"], SIMCSE))
     (outlook,) = apart.outlooks
@@ -102,17 +102,16 @@ def test_methods_that_share_nothing_are_planned_apart_and_all_pairs_are_correcte
     assert outlook.spread.b == pytest.approx(other_sd)
 
     def power(difference: float, seeds: int) -> float:
-        return welch_power(difference, one_sd, other_sd, seeds, seeds, 0.05 / 3)
+        return welch_power(difference, one_sd, other_sd, seeds, seeds, 0.05 / 2)
 
     assert outlook.shows is not None
     assert power(outlook.shows.value, 5) == pytest.approx(0.8, abs=1e-4)
     needed = outlook.needed.seeds
     assert needed is not None
     assert power(1.0, needed - 1) < 0.8 <= power(1.0, needed)
-    for pair, sd in ((fixed, one_sd), (also, other_sd)):
-        (outlook,) = pair.outlooks
-        assert outlook.spread.design == "one side"
-        assert outlook.needed.seeds == by_loops(1.0, sd, detection.level)
+    (outlook,) = fixed.outlooks
+    assert outlook.spread.design == "one side"
+    assert outlook.needed.seeds == by_loops(1.0, other_sd, detection.level)
 
 
 def test_the_largest_pilot_counts_and_only_of_this_specification(tmp_path: Path) -> None:
@@ -161,10 +160,18 @@ def test_a_given_spread_is_shown_for_several_correlations_of_pairs(tmp_path: Pat
 
 
 def test_of_many_methods_the_first_is_planned_against_each(tmp_path: Path) -> None:
-    first, *others = ["simcse", "tncse", "jtcse", "esimcse", "untrained", "word_overlap"]
+    first, *others = ["diffcse", "tncse", "jtcse", "esimcse", "untrained", "word_overlap"]
     detection = plan_detection(planned(tmp_path, ",".join([first, *others])), 0.5, 1.0)
-    assert (detection.first, detection.family) == (first, 5)
+    assert (detection.first, detection.family, detection.baseline) == (first, 15, None)
     assert [(pair.first, pair.second) for pair in detection.pairs] == [(first, other) for other in others]
+
+
+def test_variants_are_outside_the_planned_family(tmp_path: Path) -> None:
+    methods = "simcse,tncse,jtcse,simcse[steps=7]"
+    detection = plan_detection(planned(tmp_path, methods), 0.5, 1.0)
+    assert (detection.family, detection.aside) == (2, ("simcse[steps=7]",))
+    detection = plan_detection(planned(tmp_path, "simcse,simcse[steps=7]"), 0.5, 1.0)
+    assert (detection.family, detection.aside) == (1, ())
 
 
 def test_the_dry_run_prints_the_table(cli: Cli, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,12 @@ from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables.boards import page_boards
 from bench.reports.tables.differences import EXACT
-from bench.reports.tables.leaderboard import _first_group
+from bench.reports.tables.leaderboard import BOLD
 from bench.reports.tables.pairwise_tests import (
-    ABOVE,
-    BELOW,
-    BOLD,
-    NO_BOLD,
     PairwiseTests,
-    baseline_daggers,
     run_pairwise_tests,
 )
 from bench.stats.item_statistics import SuiteDraws
-from bench.stats.ranks import PairTest, rank_methods
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import seed_difference
 from bench.stats.variance_components import variance_components
@@ -65,19 +58,18 @@ THREE = (
 )
 
 
-def test_ranks_groups_and_bold_go_together(tmp_path: Path) -> None:
+def test_ranks_and_bold_go_together(tmp_path: Path) -> None:
     (grid,) = table_grids(campaign(tmp_path, *THREE), "leaderboard")
     assert column(grid, "method") == ["fine", "good", "poor", "fixed"]
     assert column(grid, "rank") == ["1-2", "1-2", "3", "4"]
-    assert column(grid, "group") == ["a", "a", "b", "c"]
     assert column(grid, "seeds") == ["3", "3", "3", "-"]
     assert bold(grid) == {task: {"fine", "good"} for task in ("STS12", "STSB", "avg")}
-    assert grid.notes[1] == f"{BOLD}."
-    assert not missing_facts(grid.notes[3], "group:", "p > 0.05", "Welch's (3)", "seeds (3)", "Holm over 6")
+    assert grid.notes[1] == BOLD
+    assert not missing_facts(grid.notes[3], "rank:", "Welch's (3)", "seeds (3)", "Holm over 6")
     (suite,) = table_grids(campaign(tmp_path, *THREE), "sts7")
     assert bold(suite) == {task: {"fine", "good"} for task in ("STS12", "STS-B", "Avg.")}
-    assert suite.notes[1].startswith(f"{BOLD}, p > 0.05 by ")
-    assert not any(note.startswith("group:") for note in suite.notes)
+    assert suite.notes[1].startswith(BOLD)
+    assert not any(note.startswith("rank:") for note in suite.notes)
 
 
 def keep_draws(source: Campaign, rng: np.random.Generator) -> None:
@@ -193,7 +185,7 @@ def test_equal_scores_give_no_interval_and_no_verdict(tmp_path: Path) -> None:
     source = campaign(tmp_path, *accuracies)
     found = run_pairwise_tests(source, source.records)
     assert (found.test("a", "b").test, found.test("a", "b").p) == ("paired t", 0.5)
-    assert set(found.of().letters.values()) == {"a"}
+    assert set(found.of().intervals.values()) == {(1, 3)}
     flat = campaign(
         tmp_path, *seeds("still", 0.7, 0.7, 0.7), *seeds("varies", 0.5, 0.6, 0.55), alone("f", 0.3)
     )
@@ -237,19 +229,24 @@ def test_the_report_in_latex_has_the_diagram_and_text_nothing_of_bold(tmp_path: 
     assert "Bold:" not in render_report(source, "text") + render_report(source, "text", "sts7")
 
 
-def test_what_is_marked_where_tests_are_missing(tmp_path: Path) -> None:
+def test_all_rows_are_bold_where_nothing_differs(tmp_path: Path) -> None:
     source = campaign(tmp_path, *seeds("a", 0.70, 0.72), *seeds("b", 0.71, 0.72))
     (grid,) = table_grids(source, "leaderboard")
-    assert (bold(grid), column(grid, "group"), column(grid, "rank")) == ({}, ["a", "a"], ["1-2", "1-2"])
-    assert NO_BOLD in grid.notes
-    (high,) = table_grids(campaign(tmp_path, *THREE, *seeds("once", 0.9)), "leaderboard")
-    assert column(high, "rank") == ["-", "1-2", "1-2", "3", "4"]
-    assert column(high, "group") == ["-", "a", "a", "b", "c"]
-    assert bold(high) == {}
-    assert not any(note.startswith(("Bold", "Nothing is bold")) for note in high.notes)
-    assert any(note.startswith("One seed") and "once" in note for note in high.notes)
-    (low,) = table_grids(campaign(tmp_path, *THREE, *seeds("once", 0.7)), "leaderboard")
-    assert bold(low)["avg"] == {"fine", "good"}
+    assert (bold(grid)["avg"], column(grid, "rank")) == ({"a", "b"}, ["1-2", "1-2"])
+
+
+def test_a_single_seed_is_set_aside(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *THREE, *seeds("once", 0.9))
+    (grid,) = table_grids(source, "leaderboard")
+    assert column(grid, "method") == ["fine", "good", "poor", "fixed"]
+    assert not missing_facts(grid.notes, "Set aside: 1 with", "--all-rows")
+    (whole,) = table_grids(replace(source, all_rows=True), "leaderboard")
+    assert column(whole, "method") == ["once", "fine", "good", "poor", "fixed"]
+    assert column(whole, "rank") == ["-", "1-2", "1-2", "3", "4"]
+    assert bold(whole) == bold(grid) == {task: {"fine", "good"} for task in ("STS12", "STSB", "avg")}
+
+
+def test_without_any_test_numbers_alone_are_marked(tmp_path: Path) -> None:
     (grid,) = table_grids(
         campaign(tmp_path, *seeds("a", 0.7), *seeds("b", 0.6), alone("c", 0.5)), "leaderboard"
     )
@@ -271,7 +268,7 @@ def test_runs_that_share_a_stage_are_pairs(tmp_path: Path) -> None:
     assert (paired.p or 1) < 0.05 < 0.8 < (welch.p or 0)
     (grid,) = table_grids(source, "leaderboard")
     assert not missing_facts(grid.notes, "paired t", "batches (1)", "Holm over 1")
-    assert column(grid, "group") == ["a", "b"]
+    assert column(grid, "rank") == ["1", "2"]
     # three seeds in common are pairs, the fourth of each is left out; two are too few
     for most, test, n in ((3, "paired t", 3), (2, "Welch", 4)):
         others = [replace(one, seed=(one.seed or 0) + 9 * ((one.seed or 0) > most)) for one in shared[4:]]
@@ -303,44 +300,22 @@ def test_items_tell_methods_without_seeds_apart(tmp_path: Path) -> None:
     assert found["a", "b"].differs
     assert not found["b", "c"].differs
     (grid,) = table_grids(source, "leaderboard")
-    assert column(grid, "group")[:3] == ["a", "b", "b"]
+    assert column(grid, "rank")[:3] == ["1", "2-3", "2-3"]
     assert not missing_facts(grid.notes, "items' bootstrap", "methods (3)")
 
 
-def test_daggers_are_of_the_same_tests(tmp_path: Path) -> None:
-    records = [
-        *seeds("simcse", 0.700, 0.702, 0.701),
-        *seeds("better", 0.800, 0.801, 0.802),
-        *seeds("worse", 0.600, 0.601, 0.602),
-        *seeds("same", 0.700, 0.703, 0.701),
-        *seeds("once", 0.9),
-    ]
-    source = campaign(tmp_path, *records)
-    ranking = PairwiseTests(source, source.records).of()
-    signs, said = baseline_daggers(ranking, "simcse")
-    assert signs == {"better": ABOVE, "worse": BELOW}
-    assert not missing_facts(said[0], f"{ABOVE} above", f"{BELOW} below simcse")
-    assert baseline_daggers(ranking, "same")[0] == signs
-    assert baseline_daggers(ranking, "worse")[0] == dict.fromkeys(("better", "simcse", "same"), ABOVE)
-    assert baseline_daggers(ranking, None) == ({}, ())
-    first = campaign(tmp_path, alone("fixed", 0.3), *seeds("x", 0.7), *seeds("y", 0.8))
-    single = PairwiseTests(first, first.records).of()
-    for tested, name, why in (
-        (ranking, "once", "one seed"),
-        (ranking, "none", "no finished run"),
-        (single, "fixed", "two seeds"),
-    ):
-        signs, (note,) = baseline_daggers(tested, name)
-        assert (signs, missing_facts(note, "No daggers", name, why)) == ({}, [])
-    assert ABOVE not in render_report(source, "text")
-    assert f"80.10{ABOVE}" in render_report(replace(source, baseline="simcse"), "text")
+def test_text_says_nothing_of_bold(tmp_path: Path) -> None:
+    source = campaign(tmp_path, *THREE)
+    assert "Bold:" in render_report(source, "markdown")
+    assert "Bold:" not in render_report(source, "text")
+    assert "Bold:" not in render_report(source, "text", "sts7")
 
 
-def test_the_page_and_the_figure_have_the_groups_of_the_table(tmp_path: Path) -> None:
+def test_the_page_has_ranks_and_the_diagram(tmp_path: Path) -> None:
     text = render_report(campaign(tmp_path, *THREE), "html")
     row = re.search(r'<tbody data-name="fine".*?</tbody>', text, re.DOTALL)
     assert row
-    assert '<td data-v="1">1-2</td><td>a</td>' in row[0]
+    assert '<td data-v="1">1-2</td>' in row[0]
     fixed = re.search(r'<tbody data-name="fixed".*?</tbody>', text, re.DOTALL)
     assert fixed
     assert re.search(r'<td><a href="#runs-[^"]*" title="[^"]*">-</a></td>', fixed[0])
@@ -384,26 +359,3 @@ def test_runs_without_a_score_of_a_task_leave_their_partner_out(
     assert found.test("x", "y").p == pytest.approx(paired_t(values["x"], values["y"]).p)
     assert found.sizes("x", "y") == (5, 5)
     assert not found.leaves_out
-
-
-MEANS = {"mean": 77.9, "cls": 77.5, "simcse": 75.0}
-CLOSE = {"mean": 70.0, "cls": 69.9}
-
-
-@pytest.mark.parametrize(
-    ("means", "p", "sign", "bold_methods"),
-    [
-        (MEANS, (0.9, 0.001, 0.001), 1, ("mean", "cls")),
-        (MEANS, (0.9, 0.9, 0.9), 1, ()),
-        (MEANS, (None, 0.001, 0.001), 1, ()),  # either of two methods without seeds may be the best
-        (CLOSE, (0.001,), 1, ("mean",)),
-        (CLOSE, (0.001,), -1, ()),  # a test of the seeds in common may show the second to be ahead
-    ],
-)
-def test_bold_is_the_first_group_that_tests_set_apart(
-    means: dict[str, float], p: tuple[float | None, ...], sign: int, bold_methods: tuple[str, ...]
-) -> None:
-    tests = {}
-    for (a, b), value in zip(combinations(means, 2), p, strict=True):
-        tests[a, b] = PairTest(sign * (means[a] - means[b]), value, "test" if value else "no seeds")
-    assert _first_group(rank_methods(means, tests), means) == bold_methods

@@ -16,6 +16,7 @@ from bench.records.record import RunRecord, is_supervised, parse_record, record_
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import group_figures
+from bench.reports.method_family import SUPERVISED
 from bench.reports.record_groups import LAST_NOTE, SUPERVISED_GROUP
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
@@ -242,13 +243,13 @@ def test_both_ways_to_say_it_survive_the_file() -> None:
 
 def test_nothing_said_of_the_others_depends_on_them(store: ResultStore) -> None:
     (alone,) = all_leaderboards(source(PLAIN, store))
-    (with_them,) = all_leaderboards(source([*TOP, *PLAIN, *FLAGGED], store))
+    (with_them,) = all_leaderboards(source([*TOP, *PLAIN, *FLAGGED], store, all_rows=True))
     assert [row.method for row in with_them.rows] == ["b", "c", "a", "plug", "mine"]
     assert with_them.rows[:3] == alone.rows
     assert (with_them.bold, with_them.tests) == (alone.bold, alone.tests)
     assert alone.tests
     for row in with_them.rows[3:]:
-        assert (row.ranked, row.rank, row.letters, row.group) == (False, None, "", SUPERVISED_GROUP)
+        assert (row.ranked, row.rank, row.aside, row.group) == (False, None, SUPERVISED, SUPERVISED_GROUP)
         assert not any(cell.mark or cell.sign for cell in row.cells.values())
     (note,) = (note for note in with_them.notes if note not in alone.notes)
     assert not missing_facts(note, f"{NOTE}plug, mine (", "--rank-supervised")
@@ -273,18 +274,21 @@ def test_figures_and_tests_leave_them_out(store: ResultStore) -> None:
     assert render_report(source(every, store), "csv", "significance") == render_report(
         source(PLAIN, store), "csv", "significance"
     )
-    (grid,) = sts7_grids(source(every, store))
+    (grid,) = sts7_grids(source(every, store, all_rows=True))
     assert grid.groups[-1][1].endswith(SUPERVISED_GROUP)
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex", "html"])
 def test_every_format_has_the_footnote(store: ResultStore, form: str) -> None:
-    assert NOTE in render_report(source([*TOP, *PLAIN], store), form)
+    assert NOTE in render_report(source([*TOP, *PLAIN], store, all_rows=True), form)
+    plain = render_report(source([*TOP, *PLAIN], store), form)
+    assert "Set aside: 1 supervised" in plain or form == "html"  # the page lists all rows
 
 
 def test_the_caption_of_a_paper_says_why_a_row_stands_apart(store: ResultStore) -> None:
     every = [*TOP, *PLAIN, *FLAGGED]
-    (table,) = paper_tables(source(every, store, given=("mine", "plug", "b", "c", "a")))
+    order = ("mine", "plug", "b", "c", "a")
+    (table,) = paper_tables(source(every, store, given=order, named=order))
     assert table.caption.endswith(f" {NOTE}mine, plug.")
     assert any(f"{NOTE}mine, plug (" in remark for remark in table.remarks)
     (table,) = paper_tables(source(every, store, rank_supervised=True))
@@ -295,14 +299,14 @@ def test_the_caption_of_a_paper_says_why_a_row_stands_apart(store: ResultStore) 
 
 def test_daggers_against_one_say_why_there_are_none(store: ResultStore) -> None:
     (table,) = all_leaderboards(source([*TOP, *PLAIN], store, baseline="mine"))
-    assert not missing_facts(table.notes, "No daggers: mine", "it is supervised")
+    assert not missing_facts(table.notes, "mine can't be", "(supervised)")
     failed = [replace(one, status="failed", scores=()) for one in TOP]
     (table,) = all_leaderboards(source([*failed, *PLAIN], store, baseline="mine"))
-    assert not missing_facts(table.notes, "No daggers: mine", "no finished run")
+    assert not missing_facts(table.notes, "mine can't be", "finished run")
     copied = learned(runs("copied", 0.8), text={"name": "a", "sha256": "b", "paired": True})
     copies = [replace(one, world={"seed": 1}) for one in copied]
     (table,) = all_leaderboards(source([*copies, *PLAIN], store, baseline="copied"))
-    assert not missing_facts(table.notes, "No daggers: copied", "own paraphrases")
+    assert not missing_facts(table.notes, "copied can't be", "own paraphrases")
 
 
 def test_json_says_who_is_ranked(store: ResultStore) -> None:

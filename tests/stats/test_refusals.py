@@ -22,6 +22,7 @@ from bench.stats.equivalence import (
 from bench.stats.inputs import make_generator
 from bench.stats.item_statistics import SuiteDraws, draw_suite, item_difference, spearman_interval
 from bench.stats.labels import average_precision, mcnemar, weighted_f1
+from bench.stats.outliers import outlier_limit
 from bench.stats.pair_test import pair_test
 from bench.stats.planning import detectable_difference, plan_seeds, welch_power
 from bench.stats.ranks import PairTest, rank_methods
@@ -31,7 +32,6 @@ from bench.stats.robustness import (
     cohen_d,
     interquartile_mean,
     iqm_difference,
-    outlier_limit,
     performance_profile,
     probability_of_superiority,
     superiority_interval,

@@ -7,14 +7,13 @@ import pytest
 from scipy import stats
 
 from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.outliers import find_outliers, outlier_limit
 from bench.stats.robustness import (
     IqmDifference,
     Superiority,
     almost_stochastic_order,
-    find_outliers,
     interquartile_mean,
     iqm_difference,
-    outlier_limit,
     performance_profile,
     superiority_interval,
 )

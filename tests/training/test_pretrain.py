@@ -217,6 +217,7 @@ def test_spectral_embeddings_by_hand() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_wordpiece_is_the_same_in_every_process(text: Corpus, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("\n".join(text.sentences))
     code = (

@@ -35,11 +35,11 @@
       words.textContent = ` ${count} of ${data.seeds.length}: ${data.seeds.slice(0, count).join(", ")}`;
       slider.setAttribute("aria-valuetext", words.textContent);
       const ranked = rows.filter((row) => row[4] !== null).length;
-      shown.replaceChildren(table(`With ${count} seeds: ${data.title}`, ["method", "avg", "seeds", "rank", "group", "ranks that it may have"],
-        rows.map(([method, mean, sd, seeds, first, last, letters]) => {
+      shown.replaceChildren(table(`With ${count} seeds: ${data.title}`, ["method", "avg", "seeds", "rank", "ranks that it may have"],
+        rows.map(([method, mean, sd, seeds, first, last]) => {
           const average = make("td", {}, (100 * mean).toFixed(2));
           if (sd !== null) average.append(make("span", { className: "sd", textContent: `\u00b1${(100 * sd).toFixed(2)}` }));
-          const texts = [seeds || "-", first === null ? "-" : first === last ? first : `${first}-${last}`, letters || "-"];
+          const texts = [seeds || "-", first === null ? "-" : first === last ? first : `${first}-${last}`];
           return make("tr", {}, make("th", { scope: "row", textContent: method }), average,
             ...texts.map((text) => make("td", { textContent: text })),
             make("td", {}, ...(first === null ? [] : [bar(first, last, ranked)])));

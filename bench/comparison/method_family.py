@@ -1,0 +1,31 @@
+"""Which of a suite's rows are methods that are tested together, by their names and numbers of seeds alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+DEFAULT_BASELINE = "simcse"
+LEAST_ROWS = 3
+"""Rows at the profile's options with two seeds that are a family; with fewer, all rows are."""
+
+
+def is_variant(method: str) -> bool:
+    """Return True for a row with options in brackets, which differ from the profile's.
+
+    >>> is_variant("simcse"), is_variant("simcse[steps=280]")
+    (False, True)
+    """
+    return method.endswith("]") and "[" in method
+
+
+def choose_plain_rows(has_seeds: Mapping[str, bool]) -> tuple[str, ...] | None:
+    """Choose the rows at the profile's options; None if fewer than three of these have seeds.
+
+    ``has_seeds`` says of every row whether it has two seeds or more, and can be tested.
+
+    >>> choose_plain_rows({"simcse": True, "tncse": True, "tncse[lr=1e-5]": True, "untrained": False})
+    >>> choose_plain_rows({"simcse": True, "tncse": True, "tncse[lr=1e-5]": True, "jtcse": True})
+    ('simcse', 'tncse', 'jtcse')
+    """
+    plain = tuple(method for method in has_seeds if not is_variant(method))
+    return plain if sum(has_seeds[method] for method in plain) >= LEAST_ROWS else None

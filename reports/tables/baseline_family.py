@@ -1,0 +1,243 @@
+"""A family of rows against one baseline: simultaneous intervals, four answers, and which rows may be best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bench.comparison.method_family import DEFAULT_BASELINE
+from bench.records.record import AVERAGE, RunRecord
+from bench.render.grid import SCALE
+from bench.reports.campaign import Campaign
+from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, PairwiseTests
+
+if TYPE_CHECKING:
+    from bench.stats.single_step import FamilyCorrection
+
+WELL_BEHAVED = ("normal", "spread 4:1", "copies")
+"""Designs of the coverage table for which the simultaneous intervals are made."""
+AHEAD, BEHIND, EQUAL, OPEN = "ahead", "behind", "equal", "open"
+
+
+@dataclass(frozen=True)
+class BaselineDifference:
+    """A row of the family: row - baseline.
+
+    Args:
+        interval: Simultaneous 95% interval; None without a test, and where seeds that all score the same show
+            no difference at this level.
+        p: Adjusted for the family: at most 0.05 exactly if the interval lies on one side of 0.
+        answer: AHEAD, BEHIND, EQUAL (the interval lies within the margin) or OPEN.
+        test: Name of the test, or the obstacle to one.
+    """
+
+    difference: float
+    interval: tuple[float, float] | None
+    p: float | None
+    answer: str
+    test: str
+
+
+@dataclass(frozen=True)
+class BaselineFamily:
+    """All rows of a suite against one of them.
+
+    Args:
+        baseline: Id of its row.
+        rows: By the other rows' ids.
+        paired: Number of rows whose differences over shared seeds are corrected by single-step max-t.
+        others: Number of the other tested rows, which Bonferroni's inequality adds.
+        margin: Largest difference that counts as none, in the metric's unit.
+    """
+
+    baseline: str
+    rows: Mapping[str, BaselineDifference]
+    paired: int
+    others: int
+    margin: float
+
+    def count(self, answer: str) -> int:
+        """Return the number of rows with an answer."""
+        return sum(row.answer == answer for row in self.rows.values())
+
+
+def compare_with_baseline(
+    tests: PairwiseTests, baseline: str, *, task: str = AVERAGE, margin: float
+) -> BaselineFamily | None:
+    """Test every row against the baseline on a task; None where no row can be tested against it."""
+    ranking = tests.of(task)
+    methods = [method for method in (*ranking.methods, *ranking.left_out) if method != baseline]
+    if baseline not in ranking.methods:
+        return None
+    raw = {method: tests.test(method, baseline, task) for method in methods}
+    tested = {method: test.test for method, test in raw.items() if test.p is not None}
+    correction, paired, others = correct_against(tests, baseline, tested, task)
+    level = correction.level(ALPHA)
+    rows = {}
+    for method, test in raw.items():
+        if test.p is None:
+            rows[method] = BaselineDifference(test.difference, None, None, OPEN, test.test)
+            continue
+        p = correction.adjust(test.p)
+        interval = tests.test(method, baseline, task, level).interval
+        if interval and (interval[0] > 0 or interval[1] < 0) != (p <= ALPHA):
+            interval = None  # seeds that all score the same show nothing below their lowest p
+        answer = _name_answer(interval, margin)
+        rows[method] = BaselineDifference(test.difference, interval, p, answer, test.test)
+    return BaselineFamily(baseline, rows, paired, others, margin)
+
+
+def _name_answer(interval: tuple[float, float] | None, margin: float) -> str:
+    if interval is None:
+        return OPEN
+    low, high = interval
+    if low > 0:
+        return AHEAD
+    if high < 0:
+        return BEHIND
+    return EQUAL if -margin < low and high < margin else OPEN
+
+
+def correct_against(
+    tests: PairwiseTests, baseline: str, tested: Mapping[str, str], task: str
+) -> tuple[FamilyCorrection, int, int]:
+    """Return the correction of a family of tests, and its numbers of paired and of other rows.
+
+    ``tested`` has the name of the test of every row with a p.
+    """
+    from bench.stats.pair_test import PAIRED
+    from bench.stats.single_step import common_correlation, correct_family
+
+    paired = [method for method, test in tested.items() if test == PAIRED]
+    sides = [tests.paired_differences(method, baseline, task) for method in paired]
+    counts, others = [len(side) for side in sides], len(tested) - len(paired)
+    correlation = common_correlation(_align_seeds(sides)) if len(paired) > 1 else 0.0
+    return correct_family(counts, correlation, others), len(paired), others
+
+
+def _align_seeds(sides: Sequence[Mapping[int, float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return (seeds, rows) differences of the seeds that all rows have."""
+    common = sorted(set.intersection(*map(set, sides)))
+    values = [[side[seed] for side in sides] for seed in common]
+    return np.array(values, dtype=np.float64).reshape(len(common), len(sides))
+
+
+def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
+    """Return the rows that may be the best: against which no other row's simultaneous interval is above 0.
+
+    Each row is the baseline of a family of its own (Hsu 1984, Ann. Statist. 12, 1136). The best row is among
+    them with a chance of at least 95%. Empty if nothing was tested.
+    """
+    ranking, best = tests.of(task), []
+    for row in ranking.methods:
+        tested, ahead = {}, []
+        for other in ranking.methods:
+            if other == row or (pair := ranking.pair(row, other)).p is None:
+                continue
+            tested[other] = pair.test
+            if pair.difference * (1 if pair.first == other else -1) > 0:
+                ahead.append(pair.p)
+        correction, _, _ = correct_against(tests, row, tested, task)
+        if not ahead or correction.adjust(min(ahead)) > ALPHA:
+            best.append(row)
+    return frozenset(best)
+
+
+def compare_family(
+    campaign: Campaign, records: Sequence[RunRecord], tests: PairwiseTests
+) -> tuple[BaselineFamily | None, list[str]]:
+    """Return the family of one profile and suite against its baseline, if it has one, and the notes on it."""
+    family, ranking = campaign.family(records), tests.of()
+    notes = [note for note in (family.describe_hidden(),) if note and not campaign.all_rows]
+    baseline = campaign.baseline or (DEFAULT_BASELINE if DEFAULT_BASELINE in ranking.methods else None)
+    against = None
+    if baseline is not None and campaign.family_kind != "all":
+        against = compare_with_baseline(tests, baseline, margin=campaign.margin)
+    if against is not None:
+        notes = [*_family_notes(campaign, against), *notes]
+    elif baseline is not None and baseline not in ranking.methods:
+        why = family.aside.get(baseline) or _name_obstacle(campaign, tests, baseline)
+        notes.insert(0, f"{campaign.shown(baseline)} can't be the baseline ({why}).")
+    elif campaign.family_kind == "baseline":
+        notes.insert(0, f"No baseline: {DEFAULT_BASELINE} isn't tested here; name another (--baseline).")
+    elif baseline is not None and campaign.baseline is not None:
+        notes.insert(0, f"{ABOVE} above, {BELOW} below {campaign.shown(baseline)} by the tests of all pairs.")
+    return against, [*notes, *_collapse_notes(campaign, tests)]
+
+
+def _name_obstacle(campaign: Campaign, tests: PairwiseTests, baseline: str) -> str:
+    if baseline not in tests.of().left_out:
+        return "it has no finished run here"
+    alone = f"{campaign.shown(baseline)} has one seed"
+    pairs = [pair for pair in tests.of().pairs if baseline in (pair.first, pair.second)]
+    return "it has one seed" if any(pair.test == alone for pair in pairs) else "no other row has two seeds"
+
+
+def _family_notes(campaign: Campaign, family: BaselineFamily) -> list[str]:
+    tested, margin = family.paired + family.others, f"{SCALE * family.margin:g}"
+    counts = f"{family.count(AHEAD)} ahead, {family.count(BEHIND)} behind"
+    still_open = sum(row.answer == OPEN and row.p is not None for row in family.rows.values())
+    counts += f", {family.count(EQUAL)} equal within {margin} points, {still_open} open"
+    how = "single-step max-t over paired seeds"
+    if not family.paired:
+        how = "Bonferroni"
+    elif family.others:
+        how += f" for {family.paired} of them, Bonferroni for {family.others}"
+    baseline, rows = (
+        campaign.shown(family.baseline),
+        f"all {tested} rows at once" if tested > 1 else "one row",
+    )
+    return [
+        f"Against {baseline}: {counts}.",
+        f"difference: the row's average less {baseline}'s, with 95% intervals that hold for {rows} ({how}). "
+        "p is the interval's own.",
+        describe_family_coverage(),
+    ]
+
+
+def describe_family_coverage() -> str:
+    """Say how often the simultaneous intervals held in simulations, where they are made for and elsewhere."""
+    from bench.stats.coverage import read_coverage
+
+    rows = [row for row in read_coverage() if row.method == "max-t"]
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    for row in rows:
+        shares[row.design.startswith(WELL_BEHAVED)].append(100 * row.measured)
+    good, bad = shares[True], shares[False]
+    normal, others = f"{min(good):.1f} to {max(good):.1f}%", f"{min(bad):.0f} to {max(bad):.0f}%"
+    return (
+        f"Measured: all such intervals hold at once in {normal} for normal scores, in {others} where runs "
+        "collapse, or scores are skewed with spreads 4:1."
+    )
+
+
+def _collapse_notes(campaign: Campaign, tests: PairwiseTests) -> list[str]:
+    """A note on seeds far below the others of their row, which no t interval allows for.
+
+    Far is meant by the spread of the row and by that of most rows, as a few seeds may agree by chance.
+    """
+    from bench.stats.outliers import LEAST_NAMED, find_outliers, outlier_limit, scaled_mad
+
+    rows = {}
+    for method in tests.methods:
+        scores = tests.scores_by_seed(method)
+        if len(scores) >= LEAST_NAMED:
+            rows[method] = scores
+    spreads = [scaled_mad(list(scores.values())) for scores in rows.values()]
+    named = []
+    for method, scores in rows.items():
+        seeds, values = list(scores), np.array(list(scores.values()))
+        falls = np.median(values) - values
+        least = outlier_limit(len(values)) * median(spreads)
+        low = [str(seeds[place]) for place in find_outliers(values) if falls[place] > least]
+        if low:
+            named.append(f"{campaign.shown(method)} ({len(low)} of {len(seeds)}: {', '.join(low)})")
+    if not named:
+        return []
+    return [
+        f"Collapsed seeds, far below the row's others: {'; '.join(named)}. Such intervals are too narrow."
+    ]
