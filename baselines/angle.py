@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import FIRST_TOKEN, SUPERVISED, MethodCard, Need, Option
 from bench.lazy import torch
+from bench.method_card import FIRST_TOKEN, SUPERVISED, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import POOLING_OPTION, TrainedOnPairs, training_options

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import MASK_TOKEN, MethodCard, Need, Option
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import MASK_TOKEN, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import CLS_VIEWS, TrainedOnce, usual_options

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
+from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
 from bench.training.recipe import POOLING_OPTION, TrainedOnce, select_option, training_options

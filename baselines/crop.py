@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options

@@ -14,9 +14,9 @@ from bench.baselines.promptbert import (
     check_template_room,
     train_prompted,
 )
-from bench.card import LAYERS, MLM_HEAD, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
 from bench.training.recipe import init_linear, training_options

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
-from bench.card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
 from bench.lazy import torch
+from bench.method_card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, init_linear, usual_options

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bench import nn
-from bench.card import BuildContext, MethodCard, Option
 from bench.encoder import Encoder
 from bench.errors import BenchError
+from bench.method_card import BuildContext, MethodCard, Option
 from bench.registry import add_method
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.simcse import SimCSE, SimCSEObjective
-from bench.card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.lazy import torch
+from bench.method_card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
 from bench.training.recipe import POOLING_OPTION, load_trained_encoder, training_options

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
-from bench.card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import ADAMW_EPS, TrainedOnce, usual_options

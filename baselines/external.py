@@ -8,9 +8,9 @@ from pathlib import Path
 
 from bench import nn
 from bench.baselines.untrained import POOLING_OPTIONS, build_transformer_encoder
-from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
+from bench.method_card import BuildContext, MethodCard, Option, OptionValue
 from bench.nn.folder_checks import check_folder_kind, check_transformer_alone, describe_unread_settings
 from bench.registry import add_method
 

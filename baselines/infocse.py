@@ -8,9 +8,9 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.diffcse import HEAD_OPTION, build_training_head
-from bench.card import LAYERS, MLM_HEAD, MethodCard, Need, Option
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options

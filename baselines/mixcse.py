@@ -7,8 +7,8 @@ from typing import Any
 
 from bench import losses, training
 from bench.baselines.simcse import SimCSEObjective
-from bench.card import MethodCard, Option
 from bench.lazy import torch
+from bench.method_card import MethodCard, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options

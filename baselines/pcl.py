@@ -9,9 +9,9 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.rankcse import off_diagonal
-from bench.card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, TrainedOnce, init_linear, usual_options

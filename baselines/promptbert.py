@@ -10,10 +10,19 @@ from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import MASK_TOKEN, MLM_HEAD, POSITIONS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.lazy import torch
+from bench.method_card import (
+    MASK_TOKEN,
+    MLM_HEAD,
+    POSITIONS,
+    BuildContext,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench import nn
-from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.data.released_checkpoints import ReleasedTower, find_checkpoint
 from bench.encoder import Encoder
 from bench.errors import InputError
+from bench.method_card import BuildContext, MethodCard, Option, OptionValue
 from bench.nn.model_folder import hash_model, resolve_folder
 from bench.registry import add_method
 

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
-from bench.card import MLM_HEAD, MethodCard, Need, Option
 from bench.lazy import torch
+from bench.method_card import MLM_HEAD, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import (

@@ -10,9 +10,9 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.promptbert import PROMPT_POOLING_OPTION, PromptedMethod, train_prompted
-from bench.card import MASK_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.errors import BenchError
 from bench.lazy import torch
+from bench.method_card import MASK_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, init_linear, prompt_training_options

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, TrainedOnPairs, init_linear, training_options

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
-from bench.card import DROPOUT, MethodCard, Need, Option
 from bench.lazy import torch
+from bench.method_card import DROPOUT, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.baselines.whitening import normalise_rows, stepless_facts
-from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.data.word_vectors import WordVectors, check_shape, read_dimension, read_word_vectors
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress, check_pairs
 from bench.errors import BenchError
+from bench.method_card import BuildContext, MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import MethodCard, Option
 from bench.errors import InputError
 from bench.lazy import torch
+from bench.method_card import MethodCard, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options

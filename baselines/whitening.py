@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import nn
-from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError, InputError
+from bench.method_card import BuildContext, MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import TEXT_OPTION

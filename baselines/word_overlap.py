@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bench.card import BuildContext, MethodCard
 from bench.encoder import FloatArray, PairScorer, check_pairs
+from bench.method_card import BuildContext, MethodCard
 from bench.registry import add_method
 
 _WORD = re.compile(r"[^\W_]+")

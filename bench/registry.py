@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Generic, TypeVar
 
-from bench.card import Method, check_card
 from bench.errors import BenchError, InputError, unknown_name
+from bench.method_card import Method, check_card
 
 T = TypeVar("T")
 ENTRY_POINTS = "bench.methods"

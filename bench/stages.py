@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from bench.card import OptionValue
 from bench.encoder import Encoder, Progress
+from bench.method_card import OptionValue
 
 ARITHMETIC = 2
 """Version of the arithmetic and random draws of a training step; part of every stage's key.
@@ -67,7 +67,7 @@ class StageContext:
         auxiliaries: Folders of auxiliary models, by the option that names them.
         partners: Translations of the sentences for a paired text, their positives for pairs, otherwise empty.
         negatives: Hard negatives of the sentences for pairs that have them, otherwise empty.
-        needs: Requirements for the backbone, see :class:`bench.card.Need`.
+        needs: Requirements for the backbone, see :class:`bench.method_card.Need`.
     """
 
     config: Mapping[str, OptionValue]
@@ -142,7 +142,7 @@ def planned_sentences(config: Mapping[str, OptionValue], sentences: int) -> int:
 
 @runtime_checkable
 class TrainedMethod(Protocol):
-    """A method (see :class:`bench.card.Method`) that trains."""
+    """A method (see :class:`bench.method_card.Method`) that trains."""
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Return the stages for these options; each after its inputs."""

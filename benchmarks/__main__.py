@@ -22,7 +22,7 @@ from pathlib import Path
 
 from claim import Claim, parse
 
-from bench.data.source import data_folder
+from bench.data.data_source import data_folder
 from bench.records import environment as provenance
 
 HERE = Path(__file__).resolve().parent

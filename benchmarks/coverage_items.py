@@ -34,11 +34,11 @@ from coverage_rows import (
 )
 from scipy import stats
 
+from bench.stats.argument_checks import make_generator
+from bench.stats.classification_statistics import mcnemar
 from bench.stats.correlations import steiger, williams
 from bench.stats.coverage import CoverageRow
-from bench.stats.inputs import make_generator
 from bench.stats.item_statistics import SuiteDraws, draw_suite, paired_bootstrap, spearman_interval
-from bench.stats.labels import mcnemar
 from bench.stats.resampling import spearman_rows
 from bench.stats.variance_components import hierarchical_bootstrap, variance_components
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from bench.stats.argument_checks import make_generator
 from bench.stats.coverage import CoverageRow
-from bench.stats.inputs import make_generator
 
 LEVEL, ALPHA = 0.95, 0.05
 FEW = tuple((n, n) for n in (2, 3, 5, 10))

@@ -31,6 +31,7 @@ from coverage_rows import (
 from scipy import stats
 
 from bench.stats import outliers, robustness
+from bench.stats.argument_checks import make_generator
 from bench.stats.coverage import CoverageRow
 from bench.stats.equivalence import (
     claim_test,
@@ -39,10 +40,9 @@ from bench.stats.equivalence import (
     largest_possible_difference,
     predict_run_difference,
 )
-from bench.stats.inputs import make_generator
-from bench.stats.planning import plan_seeds
 from bench.stats.robustness import almost_stochastic_order
 from bench.stats.seed_pairs import paired_t
+from bench.stats.seed_planning import plan_seeds
 from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_flip, welch
 from bench.stats.spread import Spread, spread_of_pairs, spread_of_sides
 

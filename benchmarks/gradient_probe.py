@@ -19,7 +19,7 @@ import numpy as np
 from claim import add_json, faster, show
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from bench.gradient.angles import (
+from bench.gradient.sampled_angles import (
     ANGLE,
     BATCHES,
     LOSSES,
@@ -31,7 +31,7 @@ from bench.gradient.angles import (
     negative_means,
     positive_means,
 )
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 
 LIMIT = 5.0  # standard errors between two means of 1,000 batches
 

@@ -23,7 +23,7 @@ import torch
 from claim import add_json, bounded, show, timed
 
 from bench.config import profiles
-from bench.data.source import DataSource, data_folder
+from bench.data.data_source import DataSource, data_folder
 from bench.data.suites import load_suite
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.hooks import find_towers, watch_towers

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from bench.stats.ranks import PairTest, rank_methods
 from bench.stats.seeds import satterthwaite, side_parts
 

@@ -27,7 +27,7 @@ import torch
 from claim import Claim, add_json, faster, show, timed
 
 from bench.config import profiles
-from bench.data.source import DataSource, data_folder
+from bench.data.data_source import DataSource, data_folder
 from bench.data.suites import load_suite
 from bench.data.tasks import PairTask
 from bench.eval.sts import predict_similarities, score_suite

@@ -29,9 +29,9 @@ from coverage_rows import graded
 from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from bench.stats.inputs import make_generator
-from bench.stats.planning import welch_power
+from bench.stats.argument_checks import make_generator
 from bench.stats.resampling import spearman_draws
+from bench.stats.seed_planning import welch_power
 from bench.stats.seeds import welch
 
 METHODS, DRAWS = 10, 10_000

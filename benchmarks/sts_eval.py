@@ -23,7 +23,7 @@ from claim import add_json, faster, show, timed
 
 from bench.config import profiles
 from bench.data import senteval
-from bench.data.source import DataSource, data_folder
+from bench.data.data_source import DataSource, data_folder
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import FloatArray

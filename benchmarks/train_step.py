@@ -39,8 +39,8 @@ from utilisation import PRECISIONS, busy, clock, operations, peak, share, utilis
 from bench.baselines.simcse import SimCSEObjective
 from bench.config import profiles
 from bench.data.corpus import Corpus, read_corpus
+from bench.data.data_source import World, data_folder
 from bench.data.mini.world_text import training_text
-from bench.data.source import World, data_folder
 from bench.execution.encoder_builder import make_backbone
 from bench.losses.contrastive import info_nce
 from bench.losses.twin_losses import cross_nce, tower_nce

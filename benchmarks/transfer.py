@@ -28,7 +28,7 @@ from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
 from bench.eval import transfer
 from bench.eval.embeddings import embed_sentences
-from bench.eval.logistic import LogisticSolver, logistic_objective
+from bench.eval.logistic_regression import LogisticSolver, logistic_objective
 from bench.eval.transfer import REGS, Fitter, Protocol, cross_validate
 from bench.eval.transfer_items import merge_splits, order_by_length, stratified_folds
 from bench.eval.transfer_suite import labelled_sentences

@@ -7,7 +7,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from bench.execution.folder_report import find_first_lack
+from bench.execution.model_folder_report import find_first_lack
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import find_dropout_classes
 from bench.nn.model_folder import read_folder_facts

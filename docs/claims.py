@@ -12,7 +12,7 @@ from bench.comparison.questions import Questions
 from bench.records.store import ResultStore
 from bench.render.grid import SCALE
 from bench.reports.campaign import make_campaign
-from bench.reports.tables.order import order_settings
+from bench.reports.tables.method_order import order_settings
 
 HEADER = ("method", "printed lead", "lead here", "runs", "at least", "at most", "the claim is")
 

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from page_tables import RESULTS
 from rows import markdown_table
 
-from bench.card import Method, MethodCard, Option, OptionValue
 from bench.config import profiles
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.data.suites import SUITES
 from bench.errors import InputError
+from bench.method_card import Method, MethodCard, Option, OptionValue
 from bench.plan.cell_expansion import profile_options
 from bench.records.store import ResultStore
 from bench.registry import discover

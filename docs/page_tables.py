@@ -36,7 +36,7 @@ from rows import markdown_table
 from bench.cli.main import cli
 from bench.comparison.selection import format_seeds
 from bench.config import profiles
-from bench.papers import flops as scale
+from bench.papers import paper_compute as scale
 from bench.plan.cell_expansion import profile_options
 from bench.records.fingerprint import FACTS
 from bench.records.record import RunRecord

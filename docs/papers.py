@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.config.method_ids import parse_seeds
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.data.published_tables import PAPERS
 from bench.papers.item_cells import compare_hyperparameters
 from bench.papers.item_plan import ItemPlan, gpu_hours, plan_item

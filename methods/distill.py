@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from bench import nn, training
-from bench.card import FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
+from bench.method_card import FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
 from bench.training.recipe import FIRST_ROWS, POOLING_OPTION, load_trained_encoder, training_options

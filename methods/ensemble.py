@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 
 from bench import nn
-from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.config.method_ids import split_outside_brackets
 from bench.encoder import Encoder
 from bench.errors import InputError
+from bench.method_card import BuildContext, MethodCard, Option, OptionValue
 from bench.registry import add_method
 
 _WEIGHT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\*(.+)")

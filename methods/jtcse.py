@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench import nn
-from bench.card import LAYERS, MethodCard, Need, Option, OptionValue
+from bench.method_card import LAYERS, MethodCard, Need, Option, OptionValue
 from bench.methods.distill import register_derived_methods
 from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method

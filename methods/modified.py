@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from bench import losses
-from bench.card import MethodCard, Option
+from bench.method_card import MethodCard, Option
 from bench.methods.paradigm import FORM_OPTION, TAU, Config, PairLoss, PairMethod, pair_card, select_fields
 from bench.registry import METHODS
 

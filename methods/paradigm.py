@@ -11,7 +11,10 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.promptbert import build_prompted_encoder, train_prompted
-from bench.card import (
+from bench.encoder import Encoder
+from bench.errors import InputError
+from bench.lazy import torch
+from bench.method_card import (
     DROPOUT,
     EMBEDDINGS,
     FIRST_TOKEN,
@@ -23,9 +26,6 @@ from bench.card import (
     Option,
     OptionValue,
 )
-from bench.encoder import Encoder
-from bench.errors import InputError
-from bench.lazy import torch
 from bench.methods.twin import Rows
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec

@@ -14,11 +14,11 @@ from tokenizers import Tokenizer
 
 from bench import nn
 from bench.baselines.whitening import stepless_facts
-from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.config.method_ids import parse_method
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.lazy import torch
+from bench.method_card import BuildContext, MethodCard, Option, OptionValue
 from bench.methods.ensemble import parse_weighted_members
 from bench.registry import METHODS, add_method
 from bench.stages import StageContext, StageSpec

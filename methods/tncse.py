@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.card import MethodCard
+from bench.method_card import MethodCard
 from bench.methods.distill import register_derived_methods
 from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method

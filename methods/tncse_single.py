@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import MethodCard, Option, OptionValue
 from bench.lazy import torch
+from bench.method_card import MethodCard, Option, OptionValue
 from bench.methods.twin import LTN_SCALE, NCE_FORM, TAU, Rows, pooler_layer, repeat_each_row
 from bench.registry import add_method
 from bench.stages import StageContext

@@ -9,10 +9,10 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.simcse import SimCSEObjective
-from bench.card import OWN_NORMS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.lazy import torch
+from bench.method_card import OWN_NORMS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
 from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, init_linear, training_options
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench import losses, nn, training
-from bench.card import DROPOUT, MethodCard, Need, Option, OptionValue
+from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
 from bench.training.recipe import TrainedOnce, select_option, training_options

@@ -12,7 +12,7 @@ from bench.comparison.selection import group_by, match_method_id
 from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError, not_one_of
 from bench.records.record import RunRecord
-from bench.render.names import printed_name
+from bench.render.method_names import printed_name
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method
 from bench.reports.tables.published_figures import paper_backbone, published_names, released_checkpoint

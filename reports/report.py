@@ -113,7 +113,7 @@ def _report_page(campaign: Campaign, table: str | None) -> str:
 def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
     """Return the parts of a campaign's page, and a line with reason and command for each empty one."""
     from bench.reports.formats.report_page import PagePart
-    from bench.reports.tables.boards import page_boards
+    from bench.reports.tables.leaderboard_page import page_boards
 
     parts, missing = [], []
     figures = group_by(all_figures(campaign), lambda figure: figure.section)

@@ -77,11 +77,11 @@ SECTIONS = (
     ),
     Section(
         *("metrics", "Metrics of retrieval", "no suite has retrieval tasks"),
-        *("bench run --suite tncse-retrieval makes records of some", "metrics.metric_grid"),
+        *("bench run --suite tncse-retrieval makes records of some", "retrieval_metrics.metric_grid"),
     ),
     Section(
         *("categories", "Kinds of task", "no suite has several kinds of task"),
-        *("bench run --suite unsee makes records of seven", "metrics.category_grid"),
+        *("bench run --suite unsee makes records of seven", "retrieval_metrics.category_grid"),
     ),
     Section("seeds", "Seeds", "no finished record", _RUN),
     Section(
@@ -100,7 +100,7 @@ SECTIONS = (
         "Choice of checkpoint",
         "no record has the scores of a last checkpoint",
         "bench run keeps them where a method trains and the suite is of sentence pairs",
-        "checkpoints.checkpoint_grid",
+        "checkpoint_choice.checkpoint_grid",
         selected=True,
     ),
     Section(
@@ -116,12 +116,17 @@ SECTIONS = (
         "no two settings (a profile with a suite, or what papers print on a backbone) have four methods in "
         "common",
         "bench report --campaign A,B joins campaigns",
-        "order.order_grids",
+        "method_order.order_grids",
     ),
     Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grid"),
     Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables", selected=True),
     Section(
-        "mechanism", "Mechanism", "no record has probes", _PROBES, "relation.mechanism_grids", selected=True
+        "mechanism",
+        "Mechanism",
+        "no record has probes",
+        _PROBES,
+        "probe_correlations.mechanism_grids",
+        selected=True,
     ),
     Section(
         "along",
@@ -155,7 +160,7 @@ SECTIONS = (
         "bench data overlap TEXT --format csv > results/CAMPAIGN/overlap.csv",
         "bench.reports.campaign.overlap_grids",
     ),
-    Section("methods", "Methods", "no record", _RUN, "cards.card_grids"),
+    Section("methods", "Methods", "no record", _RUN, "method_cards.card_grids"),
 )
 FILE_FIGURES = (
     "bench.reports.figures.campaign_files.probe_file_figures",

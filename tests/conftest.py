@@ -33,7 +33,7 @@ PLUGIN = '''
 import hashlib, os, time
 from pathlib import Path
 import numpy as np
-from bench.card import BuildContext, MethodCard, Option
+from bench.method_card import BuildContext, MethodCard, Option
 from bench.registry import add_method
 from bench.stages import StageSpec
 
@@ -221,7 +221,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import BertConfig, BertModel, BertTokenizer
 
-    from bench.data.toy import make_toy_task
+    from bench.data.toy_suite import make_toy_task
 
     folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
     words = sorted(

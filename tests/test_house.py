@@ -22,7 +22,7 @@ FEATURES = ("training_probes", "gate", "gradient", "papers", "verify", "exchange
 """Rooms that a run does without: no room but those of FEATURES and FACE imports one."""
 FACE = ("__main__", "__init__")
 ROOMS = (  # each imports only from those before it; a room is a folder or a module of bench/
-    *("errors", "version", "schema", "encoder", "card", "stages", "registry", "stats", "records"),
+    *("errors", "version", "schema", "encoder", "method_card", "stages", "registry", "stats", "records"),
     *("config", "data", "render", "lazy", "nn", "losses", "eval", "senteval_compat", "comparison"),
     *("training", "probes"),
     *("plan", "reports", "baselines", "methods", "execution", "cli"),
@@ -154,7 +154,7 @@ def test_there_is_no_circle(house: dict[str, set[str]]) -> None:
         ("stats.seeds", "from bench.schema import number"),
         ("reports.campaign", "from bench.nn.model_folder import resolve"),
         (
-            "card",
+            "method_card",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from bench.registry import METHODS",
         ),
     ],

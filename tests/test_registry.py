@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.card import Option
 from bench.config import profiles
 from bench.errors import BenchError, InputError
+from bench.method_card import Option
 from bench.plan.cell_expansion import profile_options
 from bench.registry import METHODS, Registry, discover
 

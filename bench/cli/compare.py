@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import (
     POSITIVE_POINTS,
     NumberRange,
@@ -23,7 +24,6 @@ from bench.cli.options import (
     print_stderr,
     results_options,
 )
-from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 

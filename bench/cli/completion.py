@@ -81,7 +81,7 @@ def _list_methods(ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def _list_methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
-    from bench.config.spec import ALL_METHODS
+    from bench.config.run_spec import ALL_METHODS
 
     return [ALL_METHODS, *_list_methods(ctx, incomplete)]
 

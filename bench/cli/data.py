@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, data_option, format_option, results_option
-from bench.cli.rtt import rtt_command
-from bench.cli.strict_option import strict_option
+from bench.cli.round_trip import rtt_command
 from bench.errors import DataError, InputError
 
 with_data = data_option("Folder of evaluation data; default BENCH_DATA, then ./data.")
@@ -31,9 +31,9 @@ def fetch_command(name: str, data_dir: Path | None) -> None:
 
     NAME is sts7, transfer7, probing (SentEval's), wiki1m or nli (SimCSE's texts).
     """
-    from bench.data.hub import fetch_data
-    from bench.data.pins import lock_file, read_pin
-    from bench.data.source import data_folder
+    from bench.data.data_source import data_folder
+    from bench.data.downloads import fetch_data
+    from bench.data.lock_files import lock_file, read_pin
 
     folder = data_folder(data_dir) or Path("data")
     for path in fetch_data(name, folder):
@@ -53,8 +53,8 @@ def verify_data_command(group: str | None, data_dir: Path | None) -> None:
     All of them, or those of sts7, transfer7, probing, wiki1m or nli. Texts without a lock file are listed
     with their hash.
     """
-    from bench.data.hub import NAMES
-    from bench.data.source import data_folder
+    from bench.data.data_source import data_folder
+    from bench.data.downloads import NAMES
     from bench.errors import unknown_name
 
     if group is not None and group not in NAMES:
@@ -75,7 +75,7 @@ def verify_data_command(group: str | None, data_dir: Path | None) -> None:
 
 def _list_checks(folder: Path, group: str | None) -> Iterator[tuple[str, Callable[[], str]]]:
     from bench.data import probing_files, senteval
-    from bench.data.hub import TEXTS
+    from bench.data.downloads import TEXTS
     from bench.data.suites import GROUPS
 
     if group in (None, *TEXTS):
@@ -109,7 +109,7 @@ def _check_probing_file(file: str, folder: Path) -> str:
 def _find_texts(folder: Path, group: str | None) -> list[str]:
     """The profiles' existing training texts, as paths below the folder, or the text of a group."""
     from bench.config import profiles
-    from bench.data.hub import TEXTS
+    from bench.data.downloads import TEXTS
 
     if group is not None:
         return [f"corpus/{TEXTS[group]}"]
@@ -123,18 +123,18 @@ def _find_texts(folder: Path, group: str | None) -> list[str]:
 
 def _check_training_text(path: Path) -> str:
     """Describe a training text; raises DataError where its lock file or provenance differs."""
-    from bench.data import hub, pins
+    from bench.data import downloads, lock_files
     from bench.data.round_trip import check_copy
     from bench.probes.training_overlap import read_training_lines
 
     if not path.exists():
-        name = next(name for name, file in hub.TEXTS.items() if file == path.name)
+        name = next(name for name, file in downloads.TEXTS.items() if file == path.name)
         raise DataError("this text is missing", where=str(path), hint=f"bench data fetch {name} gets it")
     lines = sum(1 for _ in read_training_lines(path))
-    sha256 = pins.measure_text(path).sha256
-    source = pins.check_pin(path, sha256).removesuffix(f", sha256 {sha256}")
-    if path.name in hub.TEXTS.values():
-        hub.check_text_size(path)
+    sha256 = lock_files.measure_text(path).sha256
+    source = lock_files.check_pin(path, sha256).removesuffix(f", sha256 {sha256}")
+    if path.name in downloads.TEXTS.values():
+        downloads.check_text_size(path)
     made = "as bench data rtt made it" if check_copy(path) else "no published hash to compare with"
     return f"{lines:>9,} lines  sha256 {sha256[:12]}  {source or made}"
 
@@ -171,7 +171,7 @@ def overlap_command(
 
     import pandas as pd
 
-    from bench.data.source import DataSource, data_folder
+    from bench.data.data_source import DataSource, data_folder
     from bench.data.suites import load_suite
     from bench.probes.training_overlap import audit_overlap
     from bench.records.store import ResultStore

@@ -11,8 +11,8 @@ import click
 
 from bench.cli import completion
 from bench.cli.export import checkpoint_option, plan_encoder, prepare_encoder, seed_option
+from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, spec_options
-from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
@@ -39,7 +39,7 @@ def encode_command(
     """
     from bench.eval.vector_storage import VectorFile, check_vector_path
     from bench.nn.device import torch_threads
-    from bench.nn.precision import cast_encoder
+    from bench.nn.half_precision import cast_encoder
 
     check_vector_path(out)
     with ExitStack() as stack:

@@ -16,14 +16,14 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.strict_option import strict_option
+from bench.cli.option_values import strict_option
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
 from bench.version import __version__
 
 COMMANDS = {
     "Train and evaluate": (
-        "bench.cli.show.list_command",
-        "bench.cli.show.show_command",
+        "bench.cli.catalogue.list_command",
+        "bench.cli.catalogue.show_command",
         "bench.cli.run.run_command",
         "bench.cli.watch.watch_command",
         "bench.cli.sweep.sweep_command",
@@ -32,8 +32,8 @@ COMMANDS = {
     "Analyse results": (
         "bench.cli.report.report_command",
         "bench.cli.compare.compare_command",
-        "bench.cli.stats.stats_command",
-        "bench.cli.diff.diff_command",
+        "bench.cli.item_draws.stats_command",
+        "bench.cli.item_differences.diff_command",
         "bench.site.command.site_command",
     ),
     "Check results": (
@@ -43,7 +43,7 @@ COMMANDS = {
         "bench.gate.command.history_command",
     ),
     "Add a method": (
-        "bench.cli.init.init_command",
+        "bench.cli.method_skeleton.init_command",
         "bench.conformance.command.conformance_command",
         "bench.cli.train.tune_command",
     ),

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.strict_option import F, config_option, strict_option
+from bench.cli.option_values import F, config_option, strict_option
 from bench.errors import InputError, printable, suggest_name
 from bench.records.filesystem import write_atomically
 
 if TYPE_CHECKING:
-    from bench.config.spec import Plugin, RunSpec
+    from bench.config.run_spec import Plugin, RunSpec
 
 MOST_WORKERS = 2
 """Default of --workers on a machine with more cores: each worker holds a model and its optimiser."""
@@ -239,7 +239,7 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
     """Return the specification that options give, ``methods`` and ``seeds`` (text or numbers) among them."""
     from bench.config.method_ids import parse_copies, parse_methods, parse_overrides, parse_seeds
     from bench.config.profiles import DEFAULT
-    from bench.config.spec import RunSpec
+    from bench.config.run_spec import RunSpec
     from bench.data.mteb_names import split_suites, suite_label
     from bench.data.suites import SUITES
     from bench.probes import parse_probes

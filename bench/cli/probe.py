@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     check_device,
@@ -20,7 +21,6 @@ from bench.cli.options import (
     seeds_option,
     spec_options,
 )
-from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
@@ -125,7 +125,7 @@ def _measure_methods(
     methods: tuple[str, ...], names: tuple[str, ...], settings: ProbeOptions, options: dict[str, Any]
 ) -> list[ProbedRun]:
     from bench.config import profiles
-    from bench.data.source import DataSource
+    from bench.data.data_source import DataSource
     from bench.execution.record_probes import load_probe_data
     from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
@@ -187,8 +187,8 @@ def _print_records(results: Path, campaign: str, form: str) -> None:
     from bench.cli.terminal import format_grids
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
+    from bench.reports.tables.probe_correlations import all_relations, mechanism_grids
     from bench.reports.tables.probes import probe_grids, probed_runs
-    from bench.reports.tables.relation import all_relations, mechanism_grids
 
     store = ResultStore(results, campaign)
     source = make_campaign(store, store.records())

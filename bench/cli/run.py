@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import (
     POSITIVE_POINTS,
     NumberRange,
@@ -23,7 +24,6 @@ from bench.cli.options import (
     run_options,
     seeds_option,
 )
-from bench.cli.strict_option import strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 
@@ -109,13 +109,13 @@ def run_command(
 
     Finished cells are skipped. Progress goes to stderr, the leaderboard of this run to stdout.
     """
-    from bench.cli.detection_table import check_detection_options, print_detection
+    from bench.cli.seed_power_table import check_detection_options, print_detection
     from bench.execution.runner import Deadline, check_early_data
     from bench.plan.plan import check_folder_names, make_plan
 
     begin, dry = time.monotonic(), dry_run or estimate
     if logs:
-        from bench.execution.logs import check_log_libraries
+        from bench.execution.tracker_logs import check_log_libraries
 
         check_log_libraries(logs)
     check_detection_options(detect, spread, shard, dry=dry)
@@ -275,9 +275,9 @@ def print_estimate(plan: Plan, price: float | None = None, deadline: float | Non
     """Print the time of all cells; with an hour's price the cost, with a deadline in minutes what fits."""
     from bench.eval.suite_measures import measure_of
     from bench.execution.dry_run import TimeEstimate, estimate_times, format_cost, format_estimate
+    from bench.execution.gpu_sharing import choose_cells_per_gpu
     from bench.execution.monitor import format_duration
     from bench.execution.runner import count_fitting_cells, find_pending_jobs
-    from bench.execution.sharing import choose_cells_per_gpu
 
     pending = plan.pending()
     jobs = [job for job in pending if measure_of(job.suite).encodes_once]
@@ -339,7 +339,7 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
 
     opened: AbstractContextManager[Any] = nullcontext(())
     if logs:
-        from bench.execution.logs import open_logs
+        from bench.execution.tracker_logs import open_logs
 
         opened = open_logs(logs, plan.spec.results, plan.store.campaign, print_stderr)
     with opened as writers:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.run import (
     estimate_option,
@@ -17,11 +18,10 @@ from bench.cli.run import (
     print_plan,
     read_plan_records,
 )
-from bench.cli.strict_option import strict_option
 from bench.errors import InputError
 
 if TYPE_CHECKING:
-    from bench.config.spec import RunSpec
+    from bench.config.run_spec import RunSpec
     from bench.config.sweeps import Backbone
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -25,7 +26,6 @@ from bench.cli.options import (
     print_stderr,
     train_options,
 )
-from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import CellFailedError, InputError, printable
 
@@ -211,8 +211,8 @@ def _load_text(
     **sizes: int | None,
 ) -> tuple[Corpus | PreparedText, PretrainSettings, bool, str]:
     """Return the text of a new BERT, its settings, whether lines are split, and the options of all that."""
+    from bench.data.data_source import DEFAULT_SEED, World
     from bench.data.mini.world_text import pretraining_text
-    from bench.data.source import DEFAULT_SEED, World
     from bench.training.prepared_text import load_prepared_text
     from bench.training.pretraining import PretrainSettings, read_pretraining_text
 
@@ -268,7 +268,7 @@ def _plan_head(
 ) -> tuple[Train, str]:
     """Return what trains a head for the profile's backbone, and the options that its command needs."""
     from bench.config.profiles import backbone_reference
-    from bench.data.source import data_folder
+    from bench.data.data_source import data_folder
     from bench.nn.model_folder import resolve_folder
     from bench.training.masked_lm_training import MlmSettings
     from bench.training.pretraining import read_documents, read_pretraining_text, train_mlm_head

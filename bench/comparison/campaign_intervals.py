@@ -20,9 +20,9 @@ from bench.comparison.item_bootstrap import (
 from bench.comparison.selection import Group, check_family, group_by, sort_runs_by_seed
 from bench.errors import BenchError
 from bench.records.record import ALL
-from bench.stats.inputs import FloatArray
+from bench.stats.argument_checks import FloatArray
+from bench.stats.classification_statistics import wilson_interval
 from bench.stats.item_statistics import AVERAGE
-from bench.stats.labels import wilson_interval
 from bench.stats.robustness import interquartile_mean
 from bench.stats.seeds import one_sample
 

@@ -15,13 +15,13 @@ from bench.comparison.item_bootstrap import SEED, CampaignRun, RunDraws
 from bench.comparison.selection import Group
 from bench.eval.suite_measures import measure_of
 from bench.records.record import ALL
+from bench.stats.argument_checks import make_generator
+from bench.stats.classification_statistics import McNemarTest
 from bench.stats.correction import adjust_levels
 from bench.stats.correlations import CorrelationTest
 from bench.stats.coverage import CoverageRow, find_coverage
 from bench.stats.equivalence import predict_run_difference
-from bench.stats.inputs import make_generator
 from bench.stats.item_statistics import AVERAGE, ItemDifference, SuiteDraws, paired_bootstrap
-from bench.stats.labels import McNemarTest
 from bench.stats.outliers import find_outliers
 from bench.stats.robustness import (
     LEAST_SEEDS,

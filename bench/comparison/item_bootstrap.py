@@ -29,7 +29,7 @@ from bench.records.integrity import TOLERANCE
 from bench.records.record import ALL, AVERAGE, RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.schema import MapOf, find_fault, is_number
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 
 DRAWS = 10_000
 SEED = 1

@@ -9,7 +9,7 @@ from bench.comparison.evidence import SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.errors import InputError
 from bench.stats.equivalence import Claim, Equivalence, claim_test, equivalence_test
-from bench.stats.planning import Range, SeedPlan, compute_power_range, plan_seeds
+from bench.stats.seed_planning import Range, SeedPlan, compute_power_range, plan_seeds
 
 DETECT = 0.005  # half a point
 

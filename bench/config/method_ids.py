@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from bench.card import MethodCard
 from bench.config.profiles import zero_steps
-from bench.config.spec import METHOD_NAME, NAME, MethodRequest, Override
+from bench.config.run_spec import METHOD_NAME, NAME, MethodRequest, Override
 from bench.errors import InputError
+from bench.method_card import MethodCard
 from bench.records.record import EXTERNAL, RunRecord
 from bench.registry import METHODS, discover
 

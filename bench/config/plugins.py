@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bench.config.spec import Plugin
+from bench.config.run_spec import Plugin
 from bench.errors import BenchError, InputError, suggest_name
 from bench.registry import METHODS, discover, entry_points
 

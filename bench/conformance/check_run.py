@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.config.plugins import load_plugin, read_plugin
-from bench.config.spec import ALL_METHODS
+from bench.config.run_spec import ALL_METHODS
 from bench.conformance import declaration_checks, encoder_checks  # noqa: F401 - they add their checks
 from bench.conformance.check_registry import CHECKS, Check
 from bench.conformance.subject import Subject, preserve_random_states

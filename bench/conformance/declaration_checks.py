@@ -6,11 +6,11 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from bench.card import SUPERVISED, Option, OptionValue
-from bench.config.spec import METHOD_NAME
+from bench.config.run_spec import METHOD_NAME
 from bench.conformance.check_registry import register_check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
+from bench.method_card import SUPERVISED, Option, OptionValue
 from bench.plan.plan import Plan
 from bench.records.filesystem import find_name_fault, safe_name
 from bench.stages import StageSpec, TrainedMethod

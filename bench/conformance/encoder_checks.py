@@ -18,7 +18,7 @@ from bench.conformance.subject import (
     read_random_states,
     reseed_generators,
 )
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import Encoder, PairScorer
 from bench.eval.embeddings import distinct_sentences
 from bench.execution.cell_run import CellTask, run_cell

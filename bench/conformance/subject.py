@@ -15,14 +15,14 @@ import numpy as np
 import rich.style  # noqa: F401 - draws from random when it is first imported, which is not a method's doing
 from numpy.typing import NDArray
 
-from bench.card import Method, MethodCard, Option
 from bench.config.method_ids import parse_method
-from bench.config.spec import MethodRequest, Override, RunSpec
+from bench.config.run_spec import MethodRequest, Override, RunSpec
 from bench.data.training_data import TrainingData
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import InputError
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
+from bench.method_card import Method, MethodCard, Option
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS, discover

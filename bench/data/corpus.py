@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.data import pins
+from bench.data import lock_files
 from bench.data.delimited import are_labels, number_kind
 from bench.data.text_columns import OPTION, is_table, open_column
 from bench.data.text_lines import LONGEST_MAGIC, check_text_kind, number_sentences
@@ -23,7 +23,7 @@ class Corpus:
     sentences: tuple[str, ...]
     sha256: str  # of the sentences; part of every key built on it
     world: dict[str, int] | None = None  # {"generator", "split", "seed"} of the mini world
-    source: str = ""  # origin of the file, see bench.data.pins.check_pin; "" if unknown
+    source: str = ""  # origin of the file, see bench.data.lock_files.check_pin; "" if unknown
     partners: tuple[str, ...] = ()  # the positive of each sentence, of a file of pairs
     negatives: tuple[str, ...] = ()  # the hard negative of each, of a file of triplets
     form: str = field(default="", compare=False)  # notes on an unusual file, for the dry run
@@ -52,7 +52,7 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
     with ExitStack() as stack:
         if is_table(path):
             try:
-                source = "" if path.is_dir() else pins.check_pin(path, pins.hash_file(path))
+                source = "" if path.is_dir() else lock_files.check_pin(path, lock_files.hash_file(path))
             except OSError as error:
                 raise _read_error(path, error) from error
             table = open_column(path, column, stack)
@@ -69,7 +69,7 @@ def read_corpus(path: Path, exclude: tuple[int, int] | None = None, column: str 
         try:
             corpus = _collect_sentences(path, rows, f"{path}:")
         finally:  # a changed file is reported before its damaged lines
-            source = pins.check_pin(path, lines.sha256())
+            source = lock_files.check_pin(path, lines.sha256())
         return replace(corpus, source=source)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
-from bench.data import pins
+from bench.data import lock_files
 from bench.data.corpus import Corpus, make_corpus
 from bench.data.delimited import (
     JOINED,
@@ -63,7 +63,7 @@ def read_pairs(path: Path) -> Corpus:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"the pairs can't be read: {error.strerror}", where=str(path)) from error
-    source = pins.check_pin(path, hashlib.sha256(raw).hexdigest())
+    source = lock_files.check_pin(path, hashlib.sha256(raw).hexdigest())
     check_text_kind(raw[:LONGEST_MAGIC], path)
     try:
         text = raw.decode("utf-8").removeprefix(MARK)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import contrast_items, rank_task
+from bench.data.data_source import NO_FOLDER, DataSource, World
 from bench.data.local_tasks import read_local_pairs
 from bench.data.mini.mini_suites import (
     CONTRAST_SUITE,
@@ -23,9 +24,8 @@ from bench.data.mini.mini_suites import (
 )
 from bench.data.mini.world_text import graded_pairs
 from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, load_mteb_lists
-from bench.data.source import NO_FOLDER, DataSource, World
 from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import DataError, InputError
 from bench.registry import Registry
 from bench.schema import parse_decimal

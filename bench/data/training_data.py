@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.config.profiles import Profile
-from bench.config.spec import RunSpec
-from bench.data import pins
+from bench.config.run_spec import RunSpec
+from bench.data import lock_files
 from bench.data.corpus import Corpus, make_corpus, read_corpus
+from bench.data.data_source import ALL_COPIES, COPIES, DEFAULT_SEED, DataSource
 from bench.data.labelled_pairs import read_pairs
 from bench.data.mini.world_text import graded_pairs, training_copy, training_pairs, training_text
 from bench.data.round_trip import read_provenance
-from bench.data.source import ALL_COPIES, COPIES, DEFAULT_SEED, DataSource
 from bench.data.suites import MINI_SUITES, load_suite
 from bench.data.tasks import PairTask
 from bench.data.text_columns import OPTION
@@ -61,7 +61,9 @@ class TrainingData:
         """Return the notes for every table of runs on those texts."""
         texts = [self.texts[PAIRS]] if PAIRS in names else []
         texts += [self.corpus] if set(names) != {PAIRS} else []
-        return tuple(pins.unpinned_note(t.name) for t in texts if t.source.startswith(pins.UNPINNED))
+        return tuple(
+            lock_files.unpinned_note(t.name) for t in texts if t.source.startswith(lock_files.UNPINNED)
+        )
 
 
 def read_training_data(
@@ -106,7 +108,11 @@ def _read_labelled_pairs(spec: RunSpec, source: DataSource, profile: Profile, wh
         where = "" if named is None else f", or {named} below --data DIR or BENCH_DATA"
         raise InputError(f"{who} learns from labelled pairs", expected=f"--pairs FILE{where}")
     if not (data / named).exists():
-        hint = f"get them with: bench data fetch nli --data {data}" if Path(named).name == pins.NLI else None
+        hint = (
+            f"get them with: bench data fetch nli --data {data}"
+            if Path(named).name == lock_files.NLI
+            else None
+        )
         raise DataError("the labelled pairs are missing", where=str(data / named), hint=hint)
     return read_pairs(data / named)
 
@@ -132,7 +138,7 @@ def profile_corpus(profile: Profile, data: Path | None, who: str, dev: str | Non
     """Read the text of a profile that names a file; errors name ``who`` needs it, and its ``dev`` suite."""
     file = Path(profile.corpus["file"])
     hint = "docs/data.md says what bench's own texts are, and how to take another"
-    if file.name == pins.WIKI1M:
+    if file.name == lock_files.WIKI1M:
         hint = f"get it with: bench data fetch wiki1m --data {data or 'data'}"
     if data is None:
         where = "--data DIR or BENCH_DATA"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.contrast_items import ContrastTask, contrast_sentences
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import CONTRAST, SUITES, load_contrast
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
@@ -91,7 +91,7 @@ class ContrastSuite(Measure[ContrastTask]):
         self, task: ContrastTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
     ) -> PairTests:
         """McNemar's exact test; a tie counts as wrong."""
-        from bench.stats.labels import mcnemar
+        from bench.stats.classification_statistics import mcnemar
 
         return {"mcnemar": mcnemar(one > TIE, other > TIE)}
 

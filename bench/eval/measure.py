@@ -12,15 +12,15 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import SUITES
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
 
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
+    from bench.stats.classification_statistics import McNemarTest
     from bench.stats.correlations import CorrelationTest
-    from bench.stats.labels import McNemarTest
 
 T = TypeVar("T")
 ScoreName: TypeAlias = tuple[str, str, str]  # of a score: task, subset and metric

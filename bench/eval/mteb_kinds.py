@@ -16,7 +16,7 @@ from bench.eval.mteb_items import MtebItems
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.sts import spearman
 from bench.records.integrity import TOLERANCE
-from bench.stats.labels import average_precision, weighted_f1
+from bench.stats.classification_statistics import average_precision, weighted_f1
 from bench.stats.resampling import mean_draws, resample_statistics, spearman_draws
 
 RANKED = ("Retrieval", "Reranking")  # mteb's types of tasks that rank documents for queries

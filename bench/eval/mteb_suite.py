@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data.data_source import DataSource
 from bench.data.mteb_names import has_own_tasks
-from bench.data.source import DataSource
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import ItemChange, Measure, MeasureContext, ScoreName, SuiteResult
 from bench.eval.mteb_cache import check_cached_data, check_declared_data

@@ -11,10 +11,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.data.data_source import NO_FOLDER, DataSource
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mini.mini_suites import MTEB_SUITES, draw_mteb_tasks
 from bench.data.mteb_names import FILES, STSB_MULTI, MtebName, parse_suite
-from bench.data.source import NO_FOLDER, DataSource
 from bench.errors import InputError, suggest_name
 from bench.eval.mteb_items import local_items
 from bench.eval.mteb_setup import import_mteb, preserve_random_state

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from bench.data.data_source import DataSource
 from bench.data.rank_task import RankTask
-from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import suite_average
 from bench.encoder import FloatArray, PairScorer

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from bench.data.data_source import DEFAULT_SEED, DataSource, data_folder
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
-from bench.data.source import DEFAULT_SEED, DataSource, data_folder
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
 from bench.eval.suite_measures import SuiteTask, measure_of

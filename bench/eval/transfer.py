@@ -18,8 +18,8 @@ from bench.data.tasks import LabelledTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.embeddings import Embeddings
-from bench.eval.logistic import LogisticSolver
-from bench.eval.sgd import ClassifierSettings, fit_sgd
+from bench.eval.logistic_regression import LogisticSolver
+from bench.eval.sgd_classifier import ClassifierSettings, fit_sgd
 from bench.eval.transfer_items import (
     KFOLD,
     SEED,

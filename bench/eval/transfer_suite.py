@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
@@ -84,7 +84,7 @@ class TransferSuite(Measure[LabelledTask]):
         self, task: LabelledTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
     ) -> PairTests:
         """McNemar's exact test."""
-        from bench.stats.labels import mcnemar
+        from bench.stats.classification_statistics import mcnemar
 
         if task is None:
             return {}

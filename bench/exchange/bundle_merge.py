@@ -15,7 +15,7 @@ from bench.config import sweep_manifest as manifest
 from bench.data.mteb_names import is_mteb
 from bench.errors import DataError, InputError, NotComparableError, StorageError
 from bench.eval.rescoring import load_record_tasks
-from bench.exchange import bundle_contents as contents
+from bench.exchange import campaign_bundle as contents
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name, write_atomically
 from bench.records.integrity import find_record_copies, seal_record
 from bench.records.record import RunRecord, record_to_json

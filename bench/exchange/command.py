@@ -12,6 +12,8 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
+from bench.cli.catalogue import format_card
+from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -21,8 +23,6 @@ from bench.cli.options import (
     seeds_option,
     spec_options,
 )
-from bench.cli.show import format_card
-from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError, printable
 
@@ -58,7 +58,7 @@ def bundle_command(
     verify stops it (exit code 1). Equal campaigns give equal bytes.
     """
     from bench.config.plugins import read_plugin
-    from bench.exchange.bundle_contents import make_bundle
+    from bench.exchange.campaign_bundle import make_bundle
     from bench.records.filesystem import write_atomically
     from bench.records.store import ResultStore
     from bench.registry import discover
@@ -145,7 +145,7 @@ def unpack_command(bundle: Path, into: Path) -> None:
     FOLDER gets results/ with the campaign, and plugins/ with the source of its plug-in methods, whose cards
     are printed. That code runs only with --plugin of other commands. Check the records with bench verify.
     """
-    from bench.exchange.bundle_contents import RESULTS, unpack_bundle
+    from bench.exchange.campaign_bundle import RESULTS, unpack_bundle
 
     try:
         unpacked = unpack_bundle(bundle, into)

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from bench.config import profiles
 from bench.config.plugins import plugin_facts
 from bench.data import senteval
+from bench.data.data_source import data_folder
+from bench.data.lock_files import lock_file
 from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
-from bench.data.pins import lock_file
-from bench.data.source import data_folder
 from bench.data.suites import MINI_SUITES, SUITES
 from bench.data.training_data import copy_files, uses_world
 from bench.errors import BenchError, InputError

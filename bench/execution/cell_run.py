@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.config.spec import RunSpec
-from bench.data.source import DataSource
+from bench.config.run_spec import RunSpec
+from bench.data.data_source import DataSource
 from bench.data.training_data import TrainingData
 from bench.encoder import FloatArray, PairScorer, Progress
 from bench.errors import BenchError, NotComparableError, StorageError, printable
@@ -97,7 +97,7 @@ def measure_job(
     def measure(checkpoint: str, precision: str) -> SuiteResult:
         encoder = builder.encoder(checkpoint)
         if precision != "fp32":
-            from bench.nn.precision import cast_encoder
+            from bench.nn.half_precision import cast_encoder
 
             encoder = cast_encoder(encoder, precision)
         coverage = hasattr(encoder, "coverage")  # which it measures while it encodes

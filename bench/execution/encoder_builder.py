@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from bench.card import BuildContext
 from bench.config import profiles
 from bench.config.plugins import plugins_for_methods
-from bench.data.source import data_folder
+from bench.data.data_source import data_folder
 from bench.data.training_data import TrainingData
 from bench.encoder import Encoder, PairScorer, Progress
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.events import TRAINS, WAITS
 from bench.execution.stage_cache import StageCache
+from bench.method_card import BuildContext
 from bench.nn.model_folder import ModelFolder, RecipeModel, hash_model
 from bench.plan.backbones import check_backbone_recipe
 from bench.plan.cell import Cell

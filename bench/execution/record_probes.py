@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from bench.config import profiles
-from bench.config.spec import RunSpec
-from bench.data.source import DataSource
+from bench.config.run_spec import RunSpec
+from bench.data.data_source import DataSource
 from bench.data.suites import load_suite
 from bench.encoder import Progress
 from bench.errors import BenchError

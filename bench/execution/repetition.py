@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override
-from bench.config.spec import MethodRequest, Override, RunSpec
+from bench.config.run_spec import MethodRequest, Override, RunSpec
+from bench.data.lock_files import NLI, WIKI1M, unpinned_note
 from bench.data.mteb_names import CONTRAST_TEXT, FILES
-from bench.data.pins import NLI, WIKI1M, unpinned_note
 from bench.data.suites import SUITES
 from bench.data.training_data import uses_world
 from bench.errors import CellFailedError, DataError, InputError, NotComparableError

@@ -13,7 +13,7 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from bench.config.spec import ALL_METHODS, RunSpec
+from bench.config.run_spec import ALL_METHODS, RunSpec
 from bench.data.mteb_names import suite_label
 from bench.errors import InputError
 from bench.eval.suite_measures import measure_of
@@ -22,8 +22,8 @@ from bench.execution.cell_run import CellTask, Outcome, run_cell
 from bench.execution.dry_run import CellTimes
 from bench.execution.encoder_builder import check_backbone_text
 from bench.execution.executors import local
+from bench.execution.gpu_sharing import choose_cells_per_gpu
 from bench.execution.record_probes import find_unprobed_jobs
-from bench.execution.sharing import choose_cells_per_gpu
 from bench.execution.stage_cache import StageCache
 from bench.plan.backbones import check_backbones
 from bench.plan.cell_expansion import find_method_cards

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from bench.card import OptionValue
 from bench.config import profiles
 from bench.config.profiles import zero_steps
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.encoder import Encoder
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.encoder_builder import EncoderBuilder
+from bench.execution.gpu_sharing import choose_cells_per_gpu
 from bench.execution.runner import choose_executor
-from bench.execution.sharing import choose_cells_per_gpu
 from bench.execution.stage_cache import StageCache
+from bench.method_card import OptionValue
 from bench.nn.device import torch_threads
 from bench.plan.cell_expansion import budget_options, collect_user_options
 from bench.plan.plan import Plan, make_plan

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -26,7 +27,6 @@ from bench.cli.options import (
     plugin_option,
     write_file,
 )
-from bench.cli.strict_option import strict_option
 from bench.errors import InputError, NotComparableError
 from bench.gate.verdict import BAD, Gate, Status, cell_name
 
@@ -263,8 +263,8 @@ def _describe_build() -> dict[str, str]:
 
 def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
     """Print the verdict and write its files."""
-    from bench.gate.page import page
-    from bench.gate.tables import (
+    from bench.gate.verdict_page import page
+    from bench.gate.verdict_tables import (
         format_gate_json,
         format_gate_markdown,
         format_gate_text,
@@ -322,7 +322,7 @@ def _update_reference(reference: ResultStore, judged: _Judgement, options: dict[
 
 def _exit_with_verdict(gate: Gate) -> None:
     """Exit with the verdict's code; other specifications and data are printed on stderr, a line each."""
-    from bench.gate.tables import replace_unprintable
+    from bench.gate.verdict_tables import replace_unprintable
 
     different = gate.having(Status.DIFFERENT)
     for cell in different:

@@ -18,8 +18,8 @@ from bench.errors import DataError, InputError
 from bench.gate.verdict import AVERAGE, POWER, Drop, Key, Seeds, cell_name
 from bench.records.fingerprint import machine_facts
 from bench.records.record import ALL, RunRecord, Score
-from bench.stats.inputs import make_generator
-from bench.stats.pair_test import PAIRED, WELCH, pair_test
+from bench.stats.argument_checks import make_generator
+from bench.stats.difference_test import PAIRED, WELCH, pair_test
 from bench.stats.seed_design import SeedDesign, choose_design
 from bench.stats.seeds import satterthwaite, side_parts
 

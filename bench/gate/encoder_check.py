@@ -15,9 +15,9 @@ import numpy as np
 from bench.comparison.item_bootstrap import SEED, CampaignRun, RefusedError, draw_items
 from bench.config import profiles
 from bench.config.method_ids import misplaced_hint, parse_method, quoting_hint
-from bench.config.spec import METHOD_NAME, MethodRequest, RunSpec
+from bench.config.run_spec import METHOD_NAME, MethodRequest, RunSpec
+from bench.data.data_source import DEFAULT_SEED
 from bench.data.mteb_names import suite_label
-from bench.data.source import DEFAULT_SEED
 from bench.errors import BenchError, InputError, suggest_name
 from bench.execution.runner import run_plan
 from bench.gate.drops import cell_key

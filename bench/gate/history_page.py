@@ -13,9 +13,9 @@ from typing import Any
 from markupsafe import Markup
 
 from bench.errors import printable
-from bench.gate.tables import WORDS
 from bench.gate.verdict import BAD, POWER, Status
 from bench.gate.verdict_history import AVERAGE_KEY, Build, CellHistory, GatePoint, History
+from bench.gate.verdict_tables import WORDS
 from bench.render.figure import clip_text
 from bench.render.formats import csv_cell, render_markdown, render_text
 from bench.render.grid import DASH, SCALE, Grid, format_difference, format_score

@@ -18,7 +18,7 @@ from bench.gate.judge import correct_drops
 from bench.gate.verdict import AVERAGE, POWER, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
 from bench.records.fingerprint import BREAKING, GATED, find_fact_differences, machine_facts, machine_warnings
 from bench.records.record import RunRecord
-from bench.stats.pair_test import ITEMS, pair_test
+from bench.stats.difference_test import ITEMS, pair_test
 
 COMPARED = tuple(fact for fact in GATED if fact.name != "weights")
 """Facts that two compared encoders share: all that break a comparison but the weights."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.config.spec import MethodRequest
+from bench.config.run_spec import MethodRequest
 from bench.encoder import PairScorer
 from bench.errors import CellFailedError, InputError
 from bench.execution.runner import run_plan

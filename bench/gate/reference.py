@@ -11,7 +11,7 @@ from statistics import fmean
 
 from bench.comparison.selection import group_by, match_method_id
 from bench.config.method_ids import split_outside_brackets
-from bench.config.spec import MethodRequest, Plugin, RunSpec
+from bench.config.run_spec import MethodRequest, Plugin, RunSpec
 from bench.data.tar import iter_members
 from bench.errors import CellFailedError, DataError, InputError, printable, unknown_name
 from bench.execution.repetition import build_rerun_spec

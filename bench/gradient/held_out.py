@@ -11,8 +11,15 @@ import torch
 
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
-from bench.gradient.angles import ANGLE, FloatArray, arccon_ratio, euclidean_distance
-from bench.gradient.views import BATCH, MARGIN, batch_cosines, dropout_views, find_hardest, pair_cosines
+from bench.gradient.real_embeddings import (
+    BATCH,
+    MARGIN,
+    batch_cosines,
+    dropout_views,
+    find_hardest,
+    pair_cosines,
+)
+from bench.gradient.sampled_angles import ANGLE, FloatArray, arccon_ratio, euclidean_distance
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.stages import StageContext

@@ -30,7 +30,7 @@ def sampled_files(out: Path) -> list[Path]:
 
 def write_sampled(out: Path, seed: int) -> list[Path]:
     """Write the figures of sampled angles (2, 3, 4 and 10) into a folder; return the files."""
-    from bench.gradient import angles as probe
+    from bench.gradient import sampled_angles as probe
 
     rows, columns = probe.positive_means(), probe.negative_means()
     grids = {f"gd_{name}": grid for name, grid in probe.dissipation_grid(seed=seed).items()}
@@ -116,7 +116,7 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
     from bench.gradient.held_out import watch_training
-    from bench.gradient.views import dropout_views, embedding_figures
+    from bench.gradient.real_embeddings import dropout_views, embedding_figures
     from bench.nn.backbone import TransformerEncoder
     from bench.nn.device import torch_threads
     from bench.nn.dropout import set_dropout

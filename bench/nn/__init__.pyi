@@ -30,8 +30,8 @@ from bench.nn.masked_lm import compute_lm_logits as compute_lm_logits
 from bench.nn.masked_lm import copy_mlm_head as copy_mlm_head
 from bench.nn.masked_lm import init_layers as init_layers
 from bench.nn.masked_lm import load_masked_lm as load_masked_lm
-from bench.nn.prefix import PrefixedEncoder as PrefixedEncoder
-from bench.nn.prompt import Prompt as Prompt
+from bench.nn.prompt_prefix import PrefixedEncoder as PrefixedEncoder
+from bench.nn.prompt_template import Prompt as Prompt
 from bench.nn.sentence_transformer import SentenceTransformerEncoder as SentenceTransformerEncoder
 from bench.nn.static_encoder import is_model2vec as is_model2vec
 from bench.nn.static_encoder import load_model2vec as load_model2vec

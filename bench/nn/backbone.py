@@ -18,9 +18,9 @@ from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn import architecture, folder_checks, untrusted
+from bench.nn import architecture, folder_checks, untrusted_folder
 from bench.nn.hidden_states import build_attention_mask, is_layered, pool_states, select_mask_state
-from bench.nn.prompt import Prompt
+from bench.nn.prompt_template import Prompt
 from bench.nn.tokens import (
     BUCKET,
     Chunk,
@@ -158,7 +158,7 @@ class TransformerEncoder:
         source: Model folder (see :func:`load_backbone`), or a loaded (model, tokenizer).
         pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean or mask.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.hidden_states.pool_states`.
-        template: For "mask", see :class:`bench.nn.prompt.Prompt`; "auto" takes PromptBERT's.
+        template: For "mask", see :class:`bench.nn.prompt_template.Prompt`; "auto" takes PromptBERT's.
         device: "cpu", "cuda" or "mps".
 
     Raises:
@@ -199,7 +199,7 @@ class TransformerEncoder:
             "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
             **folder_checks.dtype_facts(folder),
-            **(untrusted.find_ignored_code(folder) if folder else {}),
+            **(untrusted_folder.find_ignored_code(folder) if folder else {}),
         }
         if self.model.config.model_type in architecture.ENCODERS_OF_PAIRS:
             self.facts["states"] = "the encoder's"
@@ -308,10 +308,10 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
     model, tokenizer, missing, unread = load_folder(
-        folder, architecture.select_auto_class(untrusted.read_model_type(folder)), expected=expected
+        folder, architecture.select_auto_class(untrusted_folder.read_model_type(folder)), expected=expected
     )
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
-    untrusted.check_weights([key for key in missing if key not in missing_pooler], where)
+    untrusted_folder.check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := folder_checks.find_projections(unread)):
         raise folder_checks.projection_error(trained, where)
     if needs_pooler and (missing_pooler or getattr(model, "pooler", None) is None):
@@ -335,17 +335,17 @@ def load_folder(
     refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights.
     """
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    untrusted.check_folder(folder)
+    untrusted_folder.check_folder(folder)
     folder_checks.check_weight_types(folder)
     try:
-        with silence_libraries(), untrusted.forbid_hub():
+        with silence_libraries(), untrusted_folder.forbid_hub():
             model, info = kind.from_pretrained(
                 folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
-        raise untrusted.loading_error(error, folder.name, what, expected) from error
-    untrusted.check_tokenizer(tokenizer, folder, model.config)
+        raise untrusted_folder.loading_error(error, folder.name, what, expected) from error
+    untrusted_folder.check_tokenizer(tokenizer, folder, model.config)
     missing = sorted(info["missing_keys"]) + sorted(map(str, info["mismatched_keys"]))
     unread = folder_checks.check_unread_weights(model, sorted(info["unexpected_keys"]), folder.name)
     return model, tokenizer, missing, unread

@@ -13,7 +13,7 @@ from bench.errors import InputError
 from bench.nn.architecture import first_position
 from bench.nn.backbone import Loadable, TransformerEncoder
 from bench.nn.hidden_states import is_layered, run_layers, select_mask_state
-from bench.nn.prompt import Prompt
+from bench.nn.prompt_template import Prompt
 
 POSITIONS = ("released", "aligned", "unshifted")
 

@@ -23,7 +23,7 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import TemplateEncoder
 from bench.nn.model_metadata import format_front_matter
-from bench.nn.prefix import DOCUMENT, QUERY, PrefixedEncoder
+from bench.nn.prompt_prefix import DOCUMENT, QUERY, PrefixedEncoder
 from bench.nn.static_encoder import StaticEncoder, load_static, save_static
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.filesystem import create_folder_atomically

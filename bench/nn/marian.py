@@ -16,7 +16,7 @@ from bench.encoder import Progress
 from bench.errors import BenchError, InputError
 from bench.nn.model_folder import ModelFolder, hash_model, resolve_folder
 from bench.nn.tokens import length_sorted_batches
-from bench.nn.untrusted import check_folder, check_weights, forbid_hub, loading_error
+from bench.nn.untrusted_folder import check_folder, check_weights, forbid_hub, loading_error
 
 HUB = "Helsinki-NLP"
 BATCH_TOKENS = {"cpu": 4096, "cuda": 32_768, "mps": 8192}

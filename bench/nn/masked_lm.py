@@ -13,7 +13,7 @@ from bench.errors import InputError
 from bench.nn.backbone import load_folder
 from bench.nn.hidden_states import ARCHITECTURES, IMPLEMENTATIONS, build_attention_mask
 from bench.nn.tokens import Chunk
-from bench.nn.untrusted import check_weights
+from bench.nn.untrusted_folder import check_weights
 
 
 def load_masked_lm(folder: Path, *, new_head: bool = False) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config.method_ids import split_argument
-from bench.config.spec import MethodRequest
+from bench.config.run_spec import MethodRequest
 from bench.data.word_vectors import FORM, read_dimension, strip_endings
 from bench.errors import BenchError, InputError
 from bench.records.environment import ROUNDED

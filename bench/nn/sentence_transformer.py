@@ -14,10 +14,10 @@ from bench.errors import InputError
 from bench.nn.backbone import silence_libraries
 from bench.nn.folder_checks import check_folder_kind, check_modules_file, check_weight_types, dtype_facts
 from bench.nn.model_folder import read_json_object
-from bench.nn.prefix import prompt_facts
+from bench.nn.prompt_prefix import prompt_facts
 from bench.nn.st_modules import ModulePart, check_module_part, match_modules
 from bench.nn.tokens import default_batch_tokens, length_sorted_batches
-from bench.nn.untrusted import check_modules, forbid_hub, list_inner_folders, loading_error
+from bench.nn.untrusted_folder import check_modules, forbid_hub, list_inner_folders, loading_error
 
 _SETTINGS = "config_sentence_transformers.json"
 _NEAR = 1e-4  # of the largest component, as in bench.nn.architecture

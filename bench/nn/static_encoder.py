@@ -18,7 +18,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.folder_checks import dtype_facts
 from bench.nn.tokens import move_to_device
-from bench.nn.untrusted import read_model_type, read_settings
+from bench.nn.untrusted_folder import read_model_type, read_settings
 
 WEIGHTS, VOCABULARY = "model.safetensors", "tokenizer.json"
 _TABLE = "embedding.weight"  # as sentence-transformers' StaticEmbedding calls it

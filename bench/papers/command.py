@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, check_device, make_spec, print_stderr, run_options
 from bench.cli.run import (
     estimate_option,
@@ -20,12 +21,11 @@ from bench.cli.run import (
     print_plan,
     read_plan_records,
 )
-from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError
 
 if TYPE_CHECKING:
-    from bench.config.spec import RunSpec
+    from bench.config.run_spec import RunSpec
     from bench.papers.item_plan import ItemPlan
     from bench.papers.paper_items import Item
     from bench.plan.plan import Plan

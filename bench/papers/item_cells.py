@@ -10,10 +10,10 @@ from bench.config.method_ids import parse_methods
 from bench.config.sweeps import Backbone, find_sweep
 from bench.data.published_tables import PublishedFigure
 from bench.errors import DataError
-from bench.papers.flops import resolve_options
+from bench.papers.paper_compute import resolve_options
 from bench.papers.paper_items import Item
 from bench.render.grid import DASH
-from bench.render.names import printed_name
+from bench.render.method_names import printed_name
 
 T = TypeVar("T")
 MINUS = " minus "

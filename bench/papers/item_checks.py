@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from bench.card import OptionValue
 from bench.config import profiles
 from bench.config.sweeps import SWEEPS
 from bench.data.published_tables import SICK, PublishedFigure, load_figures
 from bench.data.suites import SUITES
 from bench.errors import BenchError
-from bench.papers.flops import base_methods, resolve_options
+from bench.method_card import OptionValue
 from bench.papers.item_cells import (
     ItemCell,
     cell_label,
@@ -21,6 +20,7 @@ from bench.papers.item_cells import (
     parse_quantity,
 )
 from bench.papers.item_plan import PAPERS_BACKBONE
+from bench.papers.paper_compute import base_methods, resolve_options
 from bench.papers.paper_items import Item, load_items
 from bench.probes import PROBES
 from bench.registry import discover

@@ -25,8 +25,8 @@ from bench.records.record import AVERAGE, RunRecord
 from bench.render.figure import Figure
 from bench.render.grid import DASH, SCALE, Grid, Quoted, ScoreCell, Value, mean_or_none, summarise_values
 from bench.reports.record_groups import by_method, failure_reasons, finished_records, label_lines
-from bench.reports.tables.metrics import KINDS, metrics_at_ranks
 from bench.reports.tables.published_figures import paper_backbone, paper_text
+from bench.reports.tables.retrieval_metrics import KINDS, metrics_at_ranks
 from bench.reports.tables.sweep_tables import distinct_records, grid_axes, sweep_grids
 
 T = TypeVar("T")

@@ -11,14 +11,14 @@ from statistics import fmean
 
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
-from bench.config.spec import MethodRequest, RunSpec
+from bench.config.run_spec import MethodRequest, RunSpec
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import Backbone
 from bench.data.published_tables import PAPERS
 from bench.errors import InputError
 from bench.gradient.run import MEASURED, SAMPLED
 from bench.nn.model_folder import resolve_folder
-from bench.papers import flops
+from bench.papers import paper_compute
 from bench.papers.item_cells import ItemCell, cell_methods, lay_out_cells
 from bench.papers.paper_items import Item
 from bench.plan.backbones import backbone_shape, profile_backbone
@@ -158,13 +158,13 @@ def _is_finished(work: ItemPlan, method: str, seed: int | None, suite: str) -> b
 
 
 def gpu_hours(works: Iterable[ItemPlan]) -> float:
-    """Return one H200's hours for missing runs, each stage of a seed once (:mod:`bench.papers.flops`)."""
+    """Return one H200's hours for missing runs, each stage of a seed once."""
     stages = set()
     for work in works:
         for text, _, seed in missing_runs(work):
-            for stage in flops.method_stages(text, work.spec.profile):
+            for stage in paper_compute.method_stages(text, work.spec.profile):
                 stages.add((work.spec.profile, seed, stage))
-    return sum(stage.operations for _, _, stage in stages) / flops.SUSTAINED / 3600
+    return sum(stage.operations for _, _, stage in stages) / paper_compute.SUSTAINED / 3600
 
 
 def cpu_seconds(work: ItemPlan) -> tuple[float, int]:

@@ -11,13 +11,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bench import card as needs
-from bench.card import NEEDS, MethodCard, Need, OptionValue
+from bench import method_card as needs
 from bench.config import profiles
 from bench.config.method_ids import parse_method
 from bench.config.profiles import Profile
 from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
+from bench.method_card import NEEDS, MethodCard, Need, OptionValue
 from bench.nn import model_folder
 from bench.nn.folder_checks import check_model_files
 from bench.nn.model_folder import FolderFacts, ModelFolder, RecipeModel
@@ -187,7 +187,7 @@ def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[N
 
 
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
-    """Return whether a folder fulfils one of ``bench.card.NEEDS``, as far as its files show."""
+    """Return whether a folder fulfils one of ``bench.method_card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,

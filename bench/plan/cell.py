@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.card import SUPERVISED, MethodCard, OptionValue
 from bench.config.plugins import plugin_facts
+from bench.method_card import SUPERVISED, MethodCard, OptionValue
 from bench.nn.model_folder import ModelFolder
 from bench.records.record import RecordPlace
 from bench.registry import METHODS

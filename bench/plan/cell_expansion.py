@@ -11,12 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bench.card import MethodCard, OptionValue
 from bench.config import method_ids, profiles
 from bench.config.profiles import Profile, zero_steps
-from bench.config.spec import MethodRequest, Override, RunSpec
+from bench.config.run_spec import MethodRequest, Override, RunSpec
 from bench.data.training_data import TrainingData
 from bench.errors import InputError, not_one_of
+from bench.method_card import MethodCard, OptionValue
 from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench import stages
-from bench.card import OptionValue
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
+from bench.data.data_source import DataSource
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES, suite_label
-from bench.data.source import DataSource
 from bench.data.suites import MINI_SUITES, is_accepted, make_pair_task
 from bench.data.training_data import TrainingData
 from bench.errors import InputError
 from bench.eval.suite_measures import SuiteTask, measure_of
+from bench.method_card import OptionValue
 from bench.nn.model_folder import ARCHITECTURE, ModelFolder, RecipeModel, find_dropout_scope
 from bench.plan.cell import Cell, collect_cell_plugins
 from bench.records import fingerprint

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from bench.config import profiles
 from bench.config.profiles import Profile
-from bench.config.spec import ALL_METHODS, MethodRequest, RunSpec
+from bench.config.run_spec import ALL_METHODS, MethodRequest, RunSpec
 from bench.data import training_data
+from bench.data.data_source import DataSource
 from bench.data.mteb_names import suite_label
-from bench.data.source import DataSource
 from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.suite_measures import SuiteTask, measure_of

@@ -22,9 +22,9 @@ from bench.plan.plan import Plan
 from bench.records.fingerprint import SPECIFICATION, find_fact_differences
 from bench.records.record import is_supervised
 from bench.records.store import ResultStore
-from bench.stats.planning import POWER, Range, detectable_difference, plan_seeds
-from bench.stats.planning import SeedPlan as SeedPlan
 from bench.stats.seed_design import common_seeds
+from bench.stats.seed_planning import POWER, Range, detectable_difference, plan_seeds
+from bench.stats.seed_planning import SeedPlan as SeedPlan
 from bench.stats.spread import Spread, spread_of_correlated, spread_of_pairs, spread_of_sides
 
 LEVEL = 0.95

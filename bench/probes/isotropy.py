@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.errors import BenchError
-from bench.eval.collapse import collapse_figures
+from bench.eval.embedding_collapse import collapse_figures
 from bench.probes.interface import VECTORS, Probe, ProbeColumn
 
 CONVENTION = (

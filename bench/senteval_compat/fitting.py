@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.errors import InputError
-from bench.eval.sgd import ClassifierSettings
+from bench.eval.sgd_classifier import ClassifierSettings
 from bench.eval.transfer import SOLVERS, Protocol
 from bench.senteval_compat.task_base import fill_defaults, read_parameter, read_whole_number
 from bench.senteval_compat.tools.classifier import SETTINGS

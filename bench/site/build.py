@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.comparison.ranked_items import may_show_sentences
+from bench.data.data_source import data_folder
 from bench.data.mteb_names import is_mteb
-from bench.data.source import data_folder
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history_page import collect_history_facts
 from bench.gate.verdict_history import read_history
@@ -20,10 +20,10 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import OTHERS
 from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, parse_entry
-from bench.site.campaign_page import campaign_files
-from bench.site.output import SiteOutput, hash_content, hash_folder, hash_program, open_site
-from bench.site.page import Site, render_page
+from bench.site.campaign_files import campaign_files
+from bench.site.page_frame import Site, render_page
 from bench.site.shared_pages import MOST_CURVES, write_shared_pages
+from bench.site.site_files import SiteOutput, hash_content, hash_folder, hash_program, open_site
 
 
 @dataclass(frozen=True)

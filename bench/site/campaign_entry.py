@@ -12,9 +12,9 @@ from bench.records.record import RunRecord
 from bench.render.grid import plain_text
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import UNREADABLE, by_profile_and_suite, finished_records
-from bench.reports.tables.cards import encoder_parameters
 from bench.reports.tables.leaderboard import LeaderboardRow, make_leaderboard
-from bench.reports.tables.order import correlate_settings
+from bench.reports.tables.method_cards import encoder_parameters
+from bench.reports.tables.method_order import correlate_settings
 from bench.reports.tables.sweep_tables import ablation_grids
 
 SCHEMA = 1

@@ -10,19 +10,19 @@ from io import StringIO
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from bench.card import MethodCard
 from bench.comparison.selection import group_by
 from bench.data.published_tables import PAPERS, PublishedFigure, load_figures, published_rows
 from bench.errors import printable
+from bench.method_card import MethodCard
 from bench.records.record import safe_name
 from bench.registry import own_methods
 from bench.render.formats import csv_cell
 from bench.render.grid import format_score
-from bench.render.names import printed_name
-from bench.reports.tables.cards import Pieces, split_links
+from bench.render.method_names import printed_name
+from bench.reports.tables.method_cards import Pieces, split_links
 from bench.site.campaign_entry import CampaignEntry, LeaderboardLine, SweepTable
-from bench.site.output import SiteOutput
-from bench.site.page import Site, read_assets, render_data_file, render_page
+from bench.site.page_frame import Site, read_assets, render_data_file, render_page
+from bench.site.site_files import SiteOutput
 
 SUITES = {"sts7": "Seven STS tasks", "transfer7": "Seven transfer tasks"}
 """Suites with published figures."""

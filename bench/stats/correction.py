@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.stats.inputs import check_level
+from bench.stats.argument_checks import check_level
 
 METHODS = {"holm": "Holm", "fdr_bh": "Benjamini-Hochberg"}
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.inputs import MIN_PAIRS
+from bench.stats.argument_checks import MIN_PAIRS
 from bench.stats.item_statistics import spearman_interval
 from bench.stats.resampling import spearman_rows
 

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.inputs import check_level, check_sides
+from bench.stats.argument_checks import check_level, check_sides
 from bench.stats.seeds import satterthwaite, side_parts
 
 

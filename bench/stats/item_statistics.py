@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from bench.stats.inputs import MIN_PAIRS, FloatArray, check_items, check_level
+from bench.stats.argument_checks import MIN_PAIRS, FloatArray, check_items, check_level
 from bench.stats.resampling import spearman_draws, spearman_rows
 
 
@@ -50,7 +50,7 @@ def draw_suite(
             same order on all tasks.
         gold: For every task (pairs,); ``rng`` is used in their order.
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> gold = {"STSB": [1, 2, 3, 4] * 5}
     >>> predictions = {"ours": {"STSB": [[0.1, 0.3, 0.2, 0.9] * 5] * 2}, "theirs": {"STSB": [4, 1, 3, 2] * 5}}
     >>> sample = draw_suite(predictions, gold, make_generator(1, "items"), draws=100)
@@ -124,7 +124,7 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
     The correlations of a side's runs are averaged in each draw: the result holds for those checkpoints
     together. Measured: ``bench.stats.coverage``, methods "paired bootstrap" and "item bootstrap".
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> from bench.stats.item_statistics import draw_suite
     >>> gold, noise = np.linspace(0, 5, 40), make_generator(1, "noise").normal(size=(2, 40))
     >>> systems = {"good": {"STSB": gold + noise[0]}, "poor": {"STSB": gold + 3 * noise[1]}}

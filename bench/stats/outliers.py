@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from bench.stats.inputs import check_scores
+from bench.stats.argument_checks import check_scores
 
 MAD_SCALE = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 LEAST_NAMED = 4  # for three seeds, the rule would need 22 MADs

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
+from bench.stats.argument_checks import check_level, check_scores
 from bench.stats.correction import METHODS, adjust_levels, adjust_p_values, describe_family
-from bench.stats.inputs import check_level, check_scores
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,8 @@ def rank_methods(
 
     Holm's correction bounds the chance of any false difference by alpha, for any dependence of the tests.
     Measured at alpha = 0.05: 1.8 to 4.9% (benchmarks/ranks.py). ``tests`` are before correction; see
-    :func:`bench.stats.pair_test.pair_test`. ``name`` names the family of pairs in the caption. Ties stand in
-    the order of the names.
+    :func:`bench.stats.difference_test.pair_test`. ``name`` names the family of pairs in the caption. Ties
+    stand in the order of the names.
 
     >>> means = {"tncse": 78.0, "jtcse": 77.9, "simcse": 76.0, "untrained": 60.0}
     >>> p = {("tncse", "jtcse"): 0.60, ("tncse", "simcse"): 0.004, ("jtcse", "simcse"): 0.03}

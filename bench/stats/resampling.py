@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bench.stats.inputs import FloatArray, check_draws, check_items
+from bench.stats.argument_checks import FloatArray, check_draws, check_items
 
 MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
 _CHUNK = 2**17  # counts in memory: 1 MiB an array, so that a few stay in cache
@@ -44,7 +44,7 @@ def spearman_draws(
     pairs in a draw, ``rng.integers(0, pairs, (draws, pairs))[d]``, as in scipy.stats.bootstrap with
     ``paired``. Values that are all equal in a draw raise ``ValueError``.
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> rows, gold = [[0.1, 0.3, 0.2, 0.9] * 5, [0.4, 0.3, 0.2, 0.1] * 5], [1, 2, 3, 4] * 5
     >>> drawn = spearman_draws(rows, gold, make_generator(1, "items"), draws=100)
     >>> drawn.shape, bool((drawn[:, 0] > drawn[:, 1]).all())
@@ -60,7 +60,7 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
 
     Draw d takes the items ``rng.integers(0, count, (draws, count))[d]``.
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> [counts.sum(1).tolist() for counts in draw_counts(3, make_generator(1, "items"), 100)] == [[3] * 100]
     True
     """
@@ -81,7 +81,7 @@ def resample_statistics(
 ) -> FloatArray:
     """Return (draws, runs), one statistic a run in the same draws of ``count`` items with replacement.
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> largest = [lambda counts: counts.max(1).astype(float)]
     >>> resample_statistics(largest, 5, make_generator(1, "items"), draws=100).shape
     (100, 1)
@@ -95,7 +95,7 @@ def resample_statistics(
 def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000) -> FloatArray:
     """Return (draws, runs) means of (runs, items), such as accuracies of 1 and 0, in the same draws of items.
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> means = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], make_generator(1, "items"), draws=100)
     >>> means.shape, float(means[:, 1].max()), bool(0.6 < means[:, 0].mean() < 0.9)
     ((100, 2), 0.0, True)

@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike
 from scipy import optimize, stats
 from scipy.special import gammaln
 
-from bench.stats.inputs import FloatArray, check_draws, check_level, check_scores, check_sides, check_table
+from bench.stats.argument_checks import (
+    FloatArray,
+    check_draws,
+    check_level,
+    check_scores,
+    check_sides,
+    check_table,
+)
 from bench.stats.seeds import satterthwaite
 
 
@@ -98,7 +105,7 @@ def iqm_difference(
     pairs. Measured coverage: ``bench.stats.coverage``, methods "iqm" and "iqm, percentile". With fewer than
     four scores on a side, the IQM is the mean.
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> collapsed = [76.1, 76.4, 61.0, 76.3, 76.0]
     >>> iqm = iqm_difference(collapsed, [75.2, 75.9, 75.6, 75.1, 75.7], make_generator(1, "iqm"))
     >>> round(iqm.difference, 2), round(sum(collapsed) / 5 - 75.5, 2)
@@ -228,7 +235,7 @@ def almost_stochastic_order(
     Barrio et al. 2018); the draws resample the seeds of each side. Descriptive: eps < 0.5 occurs for equal
     methods far more often than in 5% (``bench.stats.coverage``, method "aso").
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> better, worse = [7.0, 7.5, 8.0, 8.0, 9.0], [1.0, 1.5, 2.0, 2.0, 3.0]
     >>> almost_stochastic_order(better, worse, make_generator(1, "aso"))
     0.0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from bench.stats.inputs import check_level, check_sides
+from bench.stats.argument_checks import check_level, check_sides
 from bench.stats.seeds import ROUNDING, least_p, welch
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 
-from bench.stats.inputs import FloatArray, check_level, check_scores, check_sides
+from bench.stats.argument_checks import FloatArray, check_level, check_scores, check_sides
 
 MAX_SEEDS = 40  # of both sides together in an exact test: a million half sums
 UNEVEN, FEW = 2, 5

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr
 
-from bench.stats.inputs import FloatArray
+from bench.stats.argument_checks import FloatArray
 
 DRAWS = 20_000
 _SEED = 20_261_128

@@ -9,7 +9,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 from scipy.special import chdtri
 
-from bench.stats.inputs import check_scores
+from bench.stats.argument_checks import check_scores
 from bench.stats.seed_pairs import paired_t
 
 _SHARES = ((1 + 0.9) / 2, (1 - 0.9) / 2)  # of the interval of a spread

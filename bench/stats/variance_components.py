@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from bench.stats.inputs import FloatArray, check_level, check_sides
+from bench.stats.argument_checks import FloatArray, check_level, check_sides
 from bench.stats.item_statistics import SuiteDraws
 from bench.stats.robustness import probability_of_superiority
 from bench.stats.seeds import ROUNDING, VariancePart, least_p, satterthwaite, side_parts
@@ -72,7 +72,7 @@ def hierarchical_bootstrap(
     ``a`` and ``b`` are names of methods of at least two seeds in the sample. Descriptive: a percentile
     interval over few seeds is too narrow. Measured: ``bench.stats.coverage``, method "hierarchical".
 
-    >>> from bench.stats.inputs import make_generator
+    >>> from bench.stats.argument_checks import make_generator
     >>> seeds = np.array([[0.80], [0.82], [0.70], [0.72]])  # two of each method, on one task
     >>> runs = {"a": slice(0, 2), "b": slice(2, 4)}
     >>> sample = SuiteDraws(runs, ("STSB",), (50,), seeds, np.stack([seeds] * 500))

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.losses.contrastive import cosine_matrix
+from bench.method_card import OptionValue
 from bench.nn.architecture import state_size
 from bench.nn.backbone import load_backbone
 from bench.nn.tokens import TokenBatch

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from bench.config.plugins import load_plugins
-from bench.config.spec import Plugin
+from bench.config.run_spec import Plugin
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.training.child_processes import INTERRUPTED, exit_on_interrupt, hold_interrupts, wait_for_sigterm
 from bench.training.distributed import join_process_group

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from bench import nn, training
-from bench.card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.lazy import torch
+from bench.method_card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.stages import PAIRS, StageContext, StageSpec
 from bench.training.two_phase_step import Objective
 

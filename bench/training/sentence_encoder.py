@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from bench.card import DROPOUT
 from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
-from bench.eval.collapse import Collapse, collapse_figures
+from bench.eval.embedding_collapse import Collapse, collapse_figures
+from bench.method_card import DROPOUT
 from bench.nn.architecture import find_longest_input, find_token_types, inspect_model
 from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, silence_libraries
 from bench.nn.device import move_module

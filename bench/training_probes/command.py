@@ -14,7 +14,7 @@ import click
 from bench.cli.options import check_device, make_spec, print_json, print_stderr
 from bench.cli.terminal import format_grids, progress_bar
 from bench.config import profiles
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.encoder import Progress
 from bench.errors import BenchError, InputError
 from bench.execution.encoder_builder import EncoderBuilder
@@ -24,7 +24,7 @@ from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.probes import parse_probes
 from bench.probes.interface import ProbeData, ProbeOptions
-from bench.reports.tables.relation import QUANTITIES
+from bench.reports.tables.probe_correlations import QUANTITIES
 from bench.stages import Stage, StageContext
 from bench.training_probes.evaluations import (
     EvaluationLog,

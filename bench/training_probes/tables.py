@@ -15,8 +15,7 @@ from bench.render.figure import Figure, Series
 from bench.render.grid import DASH, SCALE, Grid, format_score
 from bench.reports.campaign import ALONG, Campaign
 from bench.reports.figures.campaign_files import figures_by_file
-from bench.reports.tables.probes import describe_sentences
-from bench.reports.tables.relation import (
+from bench.reports.tables.probe_correlations import (
     QUANTITIES,
     ProbeQuantity,
     Relation,
@@ -29,7 +28,8 @@ from bench.reports.tables.relation import (
     rho_ends,
     rho_value,
 )
-from bench.stats.inputs import MIN_PAIRS
+from bench.reports.tables.probes import describe_sentences
+from bench.stats.argument_checks import MIN_PAIRS
 from bench.stats.seeds import one_sample
 from bench.training_probes.evaluations import ProbedEvaluation, read_training_probes
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.card import SUPERVISED, MethodCard
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
-from bench.config.spec import METHOD_NAME
+from bench.config.run_spec import METHOD_NAME
 from bench.data.mteb_names import is_mteb
 from bench.data.suites import MINI_SUITES, SUITES, reference_fingerprints
 from bench.errors import DataError, InputError
 from bench.eval.suite_measures import measure_of
 from bench.execution.repetition import parse_record_members
+from bench.method_card import SUPERVISED, MethodCard
 from bench.plan.cell_expansion import profile_options
 from bench.plan.job import MATCHED
 from bench.records.environment import plugin_file_hashes

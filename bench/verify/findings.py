@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from xml.etree import ElementTree
 
 from bench.errors import printable
-from bench.gate.tables import format_xml, replace_invalid_xml
+from bench.gate.verdict_tables import format_xml, replace_invalid_xml
 
 CHECKS = {
     "shape": "readable, and every field of its type",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.config.plugins import load_plugin
-from bench.config.spec import Plugin
+from bench.config.run_spec import Plugin
 from bench.errors import BenchError, printable
 from bench.execution.repetition import RerunDifference, rerun_record
 from bench.records.environment import plugin_file_hashes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.card import OptionValue
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.profiles import Profile
-from bench.config.spec import MethodRequest
+from bench.config.run_spec import MethodRequest
 from bench.config.sweep_manifest import FOLDER, Manifest, load_manifest
 from bench.config.sweeps import SWEEPS, Backbone
 from bench.errors import BenchError, InputError
+from bench.method_card import OptionValue
 from bench.plan.cell_expansion import profile_options
 from bench.registry import discover
 from bench.verify.findings import Problem, Verification

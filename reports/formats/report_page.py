@@ -17,9 +17,9 @@ from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
 from bench.reports.merge_campaigns import list_unreadable
 from bench.reports.record_groups import describe_provenance, readable_records, record_notes
-from bench.reports.tables.boards import Board
-from bench.reports.tables.cards import campaign_cards, run_tables
 from bench.reports.tables.differences import PAIR_HEADER, method_differences
+from bench.reports.tables.leaderboard_page import Board
+from bench.reports.tables.method_cards import campaign_cards, run_tables
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.version import __version__
 

@@ -109,7 +109,7 @@ def correct_against(
 
     ``tested`` has the name of the test of every row with a p.
     """
-    from bench.stats.pair_test import PAIRED
+    from bench.stats.difference_test import PAIRED
     from bench.stats.single_step import common_correlation, correct_family
 
     paired = [method for method, test in tested.items() if test == PAIRED]

@@ -23,8 +23,8 @@ from bench.errors import printable
 from bench.records.record import AVERAGE
 from bench.render.grid import DASH, Grid, format_score, no_width
 from bench.reports.tables.published_figures import matches_setup, published_lines
+from bench.stats.classification_statistics import McNemarTest
 from bench.stats.correlations import CorrelationTest
-from bench.stats.labels import McNemarTest
 
 LOWEST = "exact p (lowest possible)"
 """Heading of an exact test's p, with the smallest p that so many seeds can give in parentheses."""

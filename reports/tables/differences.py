@@ -192,7 +192,7 @@ def _p_cell(p: float) -> Printed:
 
 def _exact_cells(a: Sequence[float], b: Sequence[float], test: str) -> tuple[Value, Value]:
     """The exact permutation test of unpaired seeds: its p, and the lowest possible."""
-    from bench.stats.pair_test import AND_ITEMS, WELCH
+    from bench.stats.difference_test import AND_ITEMS, WELCH
     from bench.stats.seeds import MAX_SEEDS, exact_permutation  # scipy.stats is slow
 
     if test.removesuffix(AND_ITEMS) != WELCH or len(a) + len(b) > MAX_SEEDS:
@@ -236,7 +236,7 @@ def neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | N
 
 def _required_seeds(tests: PairwiseTests, pair: RankedPair) -> tuple[str, str]:
     """Seeds for half a point, and for the measured difference."""
-    from bench.stats.planning import describe_seed_plan, plan_seeds
+    from bench.stats.seed_planning import describe_seed_plan, plan_seeds
 
     spread = tests.spread(pair.first, pair.second)
     if spread is None or pair.level is None:

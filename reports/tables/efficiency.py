@@ -9,7 +9,7 @@ from bench.config.method_ids import split_outside_brackets
 from bench.data.published_tables import PublishedFigure, PublishedRow, load_figures
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, format_number, mean_or_none
-from bench.render.names import printed_name
+from bench.render.method_names import printed_name
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, main_metric
 from bench.reports.tables.leaderboard import OF_COLUMNS, OVER_SEEDS, LeaderboardRow, make_leaderboard

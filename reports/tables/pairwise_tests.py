@@ -163,7 +163,7 @@ class PairwiseTests:
 
     def test(self, a: str, b: str, task: str = AVERAGE, level: float | None = None) -> PairTest:
         """Test two methods on a task, before any correction; with its interval if a level is given."""
-        from bench.stats.pair_test import NO_DRAWS, ONE_SEED, pair_test
+        from bench.stats.difference_test import NO_DRAWS, ONE_SEED, pair_test
 
         one, other, paired = self._tested_sides(a, b, task)
         x, y = self._task_scores(one, task), self._task_scores(other, task)
@@ -277,7 +277,7 @@ def format_level(level: float) -> str:
 
 def describe_tests(ranking: Ranking) -> str:
     """Return the tests, each with its number of pairs, and the correction."""
-    from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
+    from bench.stats.difference_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
 
     names = {
         PAIRED: "paired t where runs of a seed share stages or batches",
@@ -297,7 +297,7 @@ def describe_tests(ranking: Ranking) -> str:
 
 def uneven_seed_notes(tests: PairwiseTests) -> list[str]:
     """Return a note on Welch's tests with the degrees of freedom of the fewer seeds."""
-    from bench.stats.pair_test import AND_ITEMS, WELCH
+    from bench.stats.difference_test import AND_ITEMS, WELCH
     from bench.stats.seeds import FEW, UNEVEN, is_uneven
 
     pairs = (pair for pair in tests.of().pairs if pair.test.removesuffix(AND_ITEMS) == WELCH)

@@ -231,7 +231,7 @@ def _describe_family(campaign: Campaign, table: Leaderboard, tests: PairwiseTest
 
 def _test_kinds(tests: Iterable[str]) -> str:
     """Names of the tests, the most frequent first."""
-    from bench.stats.pair_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
+    from bench.stats.difference_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
 
     names = {PAIRED: "paired", WELCH: "Welch's", STUDENT: "Student's"}
     kinds: dict[str, None] = {}

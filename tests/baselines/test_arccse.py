@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from bench.baselines.arccse import arccon_nce, mask_nested_spans, triplet_loss
-from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
+from bench.method_card import OptionValue
 from bench.training.randomness import generator
 from tests.support.steps import gradients_of, objective_of, same_step, under_head
 from tests.support.training import SENTENCES, options_of, random

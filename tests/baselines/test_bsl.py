@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.card import OptionValue
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import InputError
 from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import byol_loss
+from bench.method_card import OptionValue
 from bench.nn.backbone import tokenize_rows
 from bench.stages import planned_steps
 from bench.training.byol import build_predictor

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.card import OptionValue
+from bench.method_card import OptionValue
 from bench.training.augmentation import draw_two_spans, span_length, split_sentences
 from bench.training.randomness import generator
 from tests.support.steps import count_losses, nce_by_loops, objective_of, same_step

@@ -14,8 +14,8 @@ from torch import Tensor
 from transformers import AutoModel
 
 from bench.baselines.dclr import ascend_noise, cell_cross_entropy, debiased_nce
-from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
+from bench.method_card import OptionValue
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.training.randomness import generator

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
-from bench.card import BuildContext, OptionValue
 from bench.encoder import Encoder, FloatArray
 from bench.errors import InputError
+from bench.method_card import BuildContext, OptionValue
 from bench.nn.decoders import EchoEncoder, OneWordEncoder
 from bench.registry import discover
 from tests.support.architectures import tiny

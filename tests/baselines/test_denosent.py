@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.baselines.denosent import fresh_decoder
-from bench.card import OptionValue
 from bench.errors import InputError
+from bench.method_card import OptionValue
 from bench.training.randomness import own_random_state
 from tests.support.steps import count_losses, gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stages_of

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
 from bench.baselines.diffcse import build_training_head, generate_edits, rtd_loss, split_masked_rows
-from bench.card import OptionValue
 from bench.errors import InputError
+from bench.method_card import OptionValue
 from bench.nn.backbone import pad_rows, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm
 from bench.records.record import record_to_json

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from bench.baselines.edfse import SUBMODELS, distillation_loss
-from bench.card import BuildContext
+from bench.data.data_source import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.data.mini.generator import TRAINING_SENTENCES, word_cosine
 from bench.data.mini.world_text import graded_pairs, pretraining_text, training_copy, training_text
-from bench.data.source import ALL_COPIES, COPIES, FURTHER_COPIES, World
 from bench.encoder import Encoder
+from bench.method_card import BuildContext
 from bench.nn.backbone import TransformerEncoder, tokenize_rows
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover

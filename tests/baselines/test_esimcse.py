@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from bench.baselines.esimcse import build_random_copy
-from bench.card import OptionValue
 from bench.errors import InputError
 from bench.losses.contrastive import info_nce, queue_nce
+from bench.method_card import OptionValue
 from bench.training.augmentation import repeat_subwords, repeat_words, repetition_bound
 from bench.training.momentum import MomentumCopy, VectorQueue
 from bench.training.randomness import generator

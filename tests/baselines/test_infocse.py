@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from bench.baselines.infocse import copy_lower_half
-from bench.card import OptionValue
 from bench.errors import InputError
 from bench.losses.masked_lm import masked_lm_loss
+from bench.method_card import OptionValue
 from bench.nn.backbone import load_backbone, tokenize_rows
 from bench.nn.dropout import set_dropout
 from bench.nn.masked_lm import load_masked_lm

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bench.baselines.iscse import find_memory_neighbours, group_by_direction, smooth_anchors, smoothing_weight
-from bench.card import OptionValue
+from bench.method_card import OptionValue
 from tests.support.steps import (
     count_losses,
     descend,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bench.baselines.mixcse import mixed_nce
-from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
+from bench.method_card import OptionValue
 from tests.support.steps import objective_of, same_step, under_head
 from tests.support.training import options_of, random
 

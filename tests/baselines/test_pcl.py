@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines.rankcse import off_diagonal
-from bench.card import OptionValue
 from bench.losses.contrastive import info_nce
+from bench.method_card import OptionValue
 from bench.registry import discover
 from bench.training.augmentation import (
     delete_subwords,

@@ -17,8 +17,8 @@ from transformers import PreTrainedTokenizerFast, RobertaConfig, RobertaModel
 
 import bench
 from bench.baselines.promptbert import name_vector_tokens, select_view_templates
-from bench.card import BuildContext, OptionValue
 from bench.errors import InputError
+from bench.method_card import BuildContext, OptionValue
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.denoising import (
     DenoisedEncoder,
@@ -28,7 +28,7 @@ from bench.nn.denoising import (
 )
 from bench.nn.dropout import set_dropout
 from bench.nn.encoder_folder import export_encoder, load_encoder
-from bench.nn.prompt import Prompt
+from bench.nn.prompt_template import Prompt
 from bench.registry import discover
 from bench.training.batch_encoding import batch_mask_states, token_batch
 from tests.support.cli import Cli, records

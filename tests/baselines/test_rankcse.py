@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from bench.baselines.rankcse import consistency_loss, list_mle, list_net, off_diagonal, rank_loss
-from bench.card import OptionValue
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.losses.contrastive import cosine_matrix, info_nce
+from bench.method_card import OptionValue
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.two_phase_encoding import embed_prepared, has_halves, prepare_sentences

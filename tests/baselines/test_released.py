@@ -17,7 +17,7 @@ from bench.data.released_checkpoints import (
     find_checkpoint,
     load_checkpoints,
 )
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import InputError
 from bench.eval.sts import predict_similarities
 from bench.nn.backbone import TransformerEncoder

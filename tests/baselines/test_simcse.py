@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from bench.baselines.simcse import ExtendedObjective, SimCSEObjective
-from bench.card import OptionValue
 from bench.errors import InputError
 from bench.losses.contrastive import info_nce
+from bench.method_card import OptionValue
 from bench.nn.masked_lm import load_masked_lm
 from bench.training.randomness import generator
 from tests.support.cli import Cli, stable_bytes

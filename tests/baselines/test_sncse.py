@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from bench.baselines.sncse import bidirectional_margin_loss, load_negation
-from bench.card import BuildContext
 from bench.errors import BenchError, InputError
 from bench.losses.contrastive import info_nce
+from bench.method_card import BuildContext
 from bench.nn.backbone import load_backbone
 from bench.registry import discover
 from bench.training import negation

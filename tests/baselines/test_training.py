@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from bench.card import OptionValue
 from bench.errors import InputError
+from bench.method_card import OptionValue
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import TrainedMethod

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.baselines.vascl import find_batch_neighbours, find_worst_direction, near_nce, scale_to_unit
-from bench.card import OptionValue
+from bench.method_card import OptionValue
 from bench.training.loop import TrainSettings, parameter_groups, train
 from bench.training.randomness import generator, own_random_state
 from bench.training.training_heads import ContrastHead

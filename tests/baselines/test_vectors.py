@@ -24,14 +24,14 @@ from bench.baselines.vectors import (
     remove_common_component,
     sif_weights,
 )
-from bench.card import BuildContext, OptionValue
 from bench.data.tasks import PairSubset, PairTask
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.data.word_vectors import WordVectors, read_dimension, read_word_vectors, strip_endings
 from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, DataError
 from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import predict_similarities
+from bench.method_card import BuildContext, OptionValue
 from bench.probes.interface import ProbeData
 from bench.probes.measurement import measure_probes
 from bench.registry import discover

@@ -15,7 +15,7 @@ from scipy.linalg import fractional_matrix_power
 from torch import Tensor
 
 from bench.baselines.whitenedcse import automatic_groups, multi_positive_nce
-from bench.card import OptionValue
+from bench.method_card import OptionValue
 from bench.training.augmentation import repeat_subwords
 from bench.training.group_whitening import inverse_root, inverse_root_by_products, whiten_views
 from bench.training.randomness import generator

@@ -14,10 +14,10 @@ from scipy.stats import spearmanr
 from transformers import AutoModel, AutoTokenizer
 
 from bench.baselines.whitening import Moments, TargetWhitening, WhitenedEncoder, normalise_rows, whiten
-from bench.card import BuildContext, OptionValue
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import Encoder, PairScorer
 from bench.errors import BenchError, InputError
+from bench.method_card import BuildContext, OptionValue
 from bench.registry import discover
 from bench.stages import planned_steps
 from bench.training.randomness import generator

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from tests.conftest import Bench
 from tests.support.cli import Cli, records, stable_bytes
 from tests.support.messages import missing_facts

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 import pytest
 
-from bench.cli.init import read_starter_files
 from bench.cli.main import EXAMPLES
 from bench.cli.main import cli as group
+from bench.cli.method_skeleton import read_starter_files
 from bench.config import profiles
 from tests.conftest import HERE
 from tests.support.cli import Cli, refusal

@@ -184,7 +184,7 @@ def test_other_names_need_no_quotes_and_may_have_them(
 
 PLUGIN = """
 from bench_test_methods import Noise
-from bench.card import MethodCard
+from bench.method_card import MethodCard
 from bench.registry import add_method
 
 

@@ -19,14 +19,14 @@ from scipy import stats
 from bench.comparison import item_bootstrap as draws
 from bench.comparison.item_bootstrap import CampaignRun, draw_items, draws_path
 from bench.data.suites import load_suite
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import BenchError, NotComparableError
 from bench.eval.pair_suite import PairSuite
 from bench.eval.sts import score_suite
 from bench.records.integrity import seal_record
 from bench.records.record import parse_record, record_to_json
 from bench.records.store import ResultStore
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from bench.stats.resampling import spearman_draws
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli

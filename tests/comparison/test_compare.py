@@ -22,15 +22,15 @@ from bench.comparison.wording import (
     format_p_value,
     format_percent,
 )
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import NotComparableError
 from bench.eval.sts import score_suite
 from bench.records.integrity import seal_record
 from bench.records.record import RunRecord, Score, parse_record, record_to_json
 from bench.records.store import ResultStore
+from bench.stats.argument_checks import make_generator
 from bench.stats.correlations import steiger, williams
 from bench.stats.coverage import find_coverage
-from bench.stats.inputs import make_generator
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import exact_permutation, sign_flip, welch
 from tests.support.cli import Cli, records, refusal

@@ -10,7 +10,7 @@ from scipy import stats
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.selection import Group, choose_runs
 from bench.data.tasks import PairSubset, PairTask
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import InputError
 from bench.eval import rescoring
 from bench.eval.item_changes import class_changes, rank_changes, score_changes

@@ -20,9 +20,9 @@ from bench.comparison.finding import (
 from bench.comparison.selection import Group
 from bench.comparison.wording import describe_comparison, describe_coverage, describe_verdict
 from bench.reports.tables.comparison_tables import comparison_grid
+from bench.stats.argument_checks import make_generator
 from bench.stats.correction import adjust_levels
 from bench.stats.coverage import find_coverage
-from bench.stats.inputs import make_generator
 from bench.stats.seeds import welch
 from bench.stats.variance_components import ComponentsDifference
 from tests.support.cli import Cli, refusal

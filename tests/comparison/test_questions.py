@@ -23,9 +23,9 @@ from bench.stats.equivalence import (
     estimate_from_interval,
     predict_run_difference,
 )
-from bench.stats.planning import compute_power_range, describe_seed_plan, plan_seeds
 from bench.stats.seed_design import RequestedTest
 from bench.stats.seed_pairs import paired_t
+from bench.stats.seed_planning import compute_power_range, describe_seed_plan, plan_seeds
 from bench.stats.seeds import least_p, welch
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.cli import Cli, refusal

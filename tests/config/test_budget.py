@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench.card import MethodCard, Option, OptionValue
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.profiles import Budget
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.errors import InputError
+from bench.method_card import MethodCard, Option, OptionValue
 from bench.plan.cell_expansion import make_cells, profile_options
 from bench.registry import METHODS
 from bench.training.recipe import training_options

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.card import MethodCard
 from bench.config.method_ids import (
     bracket_depths,
     match_recorded_id,
@@ -21,8 +20,9 @@ from bench.config.method_ids import (
     split_outside_brackets,
     split_path,
 )
-from bench.config.spec import MethodRequest
+from bench.config.run_spec import MethodRequest
 from bench.errors import InputError
+from bench.method_card import MethodCard
 from bench.records.filesystem import model_stem
 from bench.registry import discover
 from tests.support.messages import check_error

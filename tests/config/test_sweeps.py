@@ -11,7 +11,7 @@ import torch
 
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.config.sweep_manifest import Manifest, load_manifests, save_manifest
 from bench.config.sweeps import SWEEPS, Backbone, SweepPoint, single_encoders
 from bench.errors import DataError

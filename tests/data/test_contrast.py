@@ -32,11 +32,11 @@ from bench.data.contrast_rules import (
     swap_places,
     swap_roles,
 )
+from bench.data.data_source import World
 from bench.data.mini.generator import draw_customs
 from bench.data.mini.mini_suites import CONTRAST_SUITE
 from bench.data.mini.minimal_pairs import count_changes, draw_contrast_task
 from bench.data.mini.world_text import training_text
-from bench.data.source import World
 from bench.data.suites import SUITES, load_contrast, load_suite
 from bench.errors import DataError, InputError
 from tests.support.messages import check_error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.data import hub, senteval
+from bench.data import downloads, senteval
 from bench.data.suites import GROUPS, reference_fingerprints
 from bench.errors import DataError, InputError
 from tests.support.hub import Hub, small_sts_files, tar_of, unsafe
@@ -36,14 +36,14 @@ def reference(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, byte
 @pytest.mark.parametrize("prefix", ["", "./", "SentEval/data/downstream/"])
 def test_fetch_places_files(server: Hub, reference: dict[str, bytes], tmp_path: Path, prefix: str) -> None:
     others = {"STS/other.py": b"print()", "readme": b"x"}
-    server.files[hub.ARCHIVE] = tar_of(reference | others, prefix)
+    server.files[downloads.ARCHIVE] = tar_of(reference | others, prefix)
     data = tmp_path / "data"
     root = data / "senteval" / "downstream"
-    assert hub.fetch_data("sts7", data) == [root]
+    assert downloads.fetch_data("sts7", data) == [root]
     assert {path.relative_to(root).as_posix() for path in root.rglob("*.*")} == set(reference)
     assert not list(data.glob(".unpack-*"))
     server.served.clear()
-    hub.fetch_data("sts7", data)
+    downloads.fetch_data("sts7", data)
     assert server.served == []  # checked, not fetched again
 
 
@@ -51,66 +51,66 @@ def test_download_resumes(
     server: Hub, reference: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # the library waits between its tries
-    server.files[hub.ARCHIVE] = tar_of({**reference, "unknown.bin": bytes(24 << 20)})
+    server.files[downloads.ARCHIVE] = tar_of({**reference, "unknown.bin": bytes(24 << 20)})
     server.break_after = 15 << 20  # the library writes 10 MB at a time
-    check_error(partial(hub.fetch_data, "sts7", tmp_path / "data"), "same command again")
+    check_error(partial(downloads.fetch_data, "sts7", tmp_path / "data"), "same command again")
     assert not (tmp_path / "data" / "senteval").exists()
     server.break_after = None
     server.served.clear()
-    hub.fetch_data("sts7", tmp_path / "data")
-    assert server.served == [(hub.ARCHIVE, f"bytes={10 << 20}-")]
+    downloads.fetch_data("sts7", tmp_path / "data")
+    assert server.served == [(downloads.ARCHIVE, f"bytes={10 << 20}-")]
     assert (tmp_path / "data" / "senteval" / "downstream" / "SICK" / "SICK_train.txt").is_file()
 
 
 def test_too_long_a_part_is_restarted(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
-    content = server.files[hub.ARCHIVE] = tar_of(reference)
-    part = tmp_path / "data" / ".download" / f"{hub.ARCHIVE}.{hashlib.sha256(content).hexdigest()}.part"
+    content = server.files[downloads.ARCHIVE] = tar_of(reference)
+    part = tmp_path / "data" / ".download" / f"{downloads.ARCHIVE}.{hashlib.sha256(content).hexdigest()}.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(content + b"more")
-    hub.fetch_data("sts7", tmp_path / "data")
-    assert server.served == [(hub.ARCHIVE, None)]
+    downloads.fetch_data("sts7", tmp_path / "data")
+    assert server.served == [(downloads.ARCHIVE, None)]
 
 
 def test_leftovers_of_a_kill_are_removed(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
-    server.files[hub.ARCHIVE] = tar_of(reference)
+    server.files[downloads.ARCHIVE] = tar_of(reference)
     leftover = tmp_path / "data" / ".unpack-x" / "STS"
     leftover.mkdir(parents=True)
-    hub.fetch_data("sts7", tmp_path / "data")
+    downloads.fetch_data("sts7", tmp_path / "data")
     assert not leftover.parent.exists()
 
 
 def test_parallel_fetches_fetch_once(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
-    server.files[hub.ARCHIVE] = tar_of(reference)
+    server.files[downloads.ARCHIVE] = tar_of(reference)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: hub.fetch_data("sts7", tmp_path / "data"), range(4)))
+        found = list(pool.map(lambda _: downloads.fetch_data("sts7", tmp_path / "data"), range(4)))
     assert found == [[tmp_path / "data" / "senteval" / "downstream"]] * 4
-    assert server.served == [(hub.ARCHIVE, None)]
+    assert server.served == [(downloads.ARCHIVE, None)]
 
 
 def test_a_different_task_is_named_and_refused(
     server: Hub, reference: dict[str, bytes], tmp_path: Path
 ) -> None:
     changed = {**reference, "STS/STS14-en-test/STS.gs.images.txt": b"1.0\n4.5\n"}
-    server.files[hub.ARCHIVE] = tar_of(changed)
-    check_error(partial(hub.fetch_data, "sts7", tmp_path / "data"), "STS14: ", "differ", kind=DataError)
+    server.files[downloads.ARCHIVE] = tar_of(changed)
+    check_error(partial(downloads.fetch_data, "sts7", tmp_path / "data"), "STS14: ", "differ", kind=DataError)
     assert not (tmp_path / "data" / "senteval").exists()
 
 
 def test_a_damaged_download_is_deleted(server: Hub, reference: dict[str, bytes], tmp_path: Path) -> None:
-    server.files[hub.ARCHIVE] = tar_of(reference)
+    server.files[downloads.ARCHIVE] = tar_of(reference)
     server.etag = "0" * 64
-    fetch = partial(hub.fetch_data, "sts7", tmp_path / "data")
+    fetch = partial(downloads.fetch_data, "sts7", tmp_path / "data")
     check_error(fetch, "senteval.tar arrived damaged", kind=DataError)
     assert not list((tmp_path / "data").rglob("senteval.tar"))
 
 
 def test_no_hub_is_one_clear_line(server: Hub, tmp_path: Path) -> None:
     facts = ("senteval.tar", "princeton-nlp/datasets-for-simcse", "same command again")
-    check_error(partial(hub.fetch_data, "sts7", tmp_path / "data"), *facts)
+    check_error(partial(downloads.fetch_data, "sts7", tmp_path / "data"), *facts)
     facts = ("'sts'", "'sts7'", "nli, probing, sts7, transfer7")
-    check_error(partial(hub.fetch_data, "sts", tmp_path / "data"), *facts, kind=InputError)
+    check_error(partial(downloads.fetch_data, "sts", tmp_path / "data"), *facts, kind=InputError)
     (tmp_path / "file").write_text("")
-    check_error(partial(hub.fetch_data, "sts7", tmp_path / "file"), "can't be written", kind=InputError)
+    check_error(partial(downloads.fetch_data, "sts7", tmp_path / "file"), "can't be written", kind=InputError)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_unsafe_archives_are_refused_whole(tmp_path: Path, member: tarfile.TarIn
     archive = tmp_path / "a.tar"
     archive.write_bytes(tar_of(small_sts_files(), extra=[member]))
     target = tmp_path / "target"
-    unpack = partial(hub.unpack_archive, archive, target, ["SICK/SICK_train.txt"])
+    unpack = partial(downloads.unpack_archive, archive, target, ["SICK/SICK_train.txt"])
     check_error(unpack, "not safe", kind=DataError)
     assert not target.exists()
 
@@ -142,19 +142,19 @@ def test_incomplete_or_broken_archives_are_refused(tmp_path: Path) -> None:
         (tar_of({f"a/{train}": b"x", f"b/{train}": b"y"}), [train], "twice"),
     ):
         archive.write_bytes(content)
-        check_error(partial(hub.unpack_archive, archive, tmp_path / "t", files), fault, kind=DataError)
+        check_error(partial(downloads.unpack_archive, archive, tmp_path / "t", files), fault, kind=DataError)
 
 
 def test_the_lines_of_the_corpus_count(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.files[hub.CORPUS] = b"a\nb\nc\n"
-    fetch = partial(hub.fetch_data, "wiki1m", tmp_path / "data")
+    server.files[downloads.CORPUS] = b"a\nb\nc\n"
+    fetch = partial(downloads.fetch_data, "wiki1m", tmp_path / "data")
     check_error(fetch, "wiki1m: 3 lines", "expected 1,000,000", kind=DataError)
     assert not (tmp_path / "data" / "corpus").exists()
-    monkeypatch.setattr(hub, "CORPUS_LINES", (3, 4))
-    (corpus,) = hub.fetch_data("wiki1m", tmp_path / "data")
+    monkeypatch.setattr(downloads, "CORPUS_LINES", (3, 4))
+    (corpus,) = downloads.fetch_data("wiki1m", tmp_path / "data")
     assert corpus.read_bytes() == b"a\nb\nc\n"
     server.served.clear()
-    assert hub.fetch_data("wiki1m", tmp_path / "data") == [corpus]
+    assert downloads.fetch_data("wiki1m", tmp_path / "data") == [corpus]
     assert server.served == []
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from bench.data.data_source import COPIES, World
 from bench.data.mini.generate_shipped import FOLDER, generate_files
 from bench.data.mini.generator import TRAINING_SENTENCES, draw_customs, event_split, sample_event, word_cosine
 from bench.data.mini.grammar import ORDERS, Draw, Event, realise
 from bench.data.mini.lexicon import load_lexicon
 from bench.data.mini.world_text import graded_pairs, pretraining_text, training_copy, training_text
-from bench.data.source import COPIES, World
 
 SEEDS = (1, 2, pytest.param(3, marks=pytest.mark.slow))  # the first one's text is shipped
 FROZEN = {
@@ -63,7 +63,7 @@ atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"""
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "10 of 10 cells" in done.stdout, done.stderr
     modules = set(done.stderr.split())
-    assert "bench.data.source" in modules
+    assert "bench.data.data_source" in modules
     assert not modules & {"torch", "transformers", "scipy", "pandas", "sklearn", "mteb", "jinja2"}
     assert not modules & {f"bench.data.mini.{name}" for name in ("generator", "grammar", "lexicon")}
 

@@ -10,12 +10,12 @@ import pytest
 
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
+from bench.data.data_source import COPIES, DataSource, World
 from bench.data.local_tasks import KINDS, LocalTask, read_local_suite
 from bench.data.mini.mini_suites import MTEB_SUITES, TRANSFER_SUITE, draw_mteb_tasks, draw_transfer_tasks
 from bench.data.mini.world_text import graded_pairs, training_copy, training_text
 from bench.data.mteb_names import load_mteb_lists
-from bench.data.source import COPIES, DataSource, World
 from bench.data.suites import MINI_SUITES, SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.suite_measures import measure_of

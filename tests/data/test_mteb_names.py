@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from bench.data.data_source import DataSource
 from bench.data.mteb_names import (
     MtebName,
     is_mteb,
@@ -20,7 +21,6 @@ from bench.data.mteb_names import (
     suite_label,
 )
 from bench.data.published_tables import load_figures, published_rows
-from bench.data.source import DataSource
 from bench.data.suites import SUITES, load_suite
 from bench.errors import InputError
 from bench.eval.mteb_scores import MtebEntry, metric_name, suite_scores

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.data import hub, pins
+from bench.data import downloads, lock_files
+from bench.data.data_source import World
 from bench.data.labelled_pairs import LONGEST, make_pairs, read_pairs
 from bench.data.mini.generator import TRIPLETS, draw_customs, draw_triplets
 from bench.data.mini.world_text import training_pairs
-from bench.data.source import World
 from bench.errors import DataError
 from tests.support.cli import Cli, refusal
 from tests.support.hub import Hub
@@ -165,17 +165,17 @@ def test_missing_pairs_of_a_profile_are_named(cli: Cli, tmp_path: Path, tiny_ber
 @pytest.fixture
 def nli(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Target of a small NLI file of the hub."""
-    monkeypatch.setattr(hub, "PAIRS", len(ROWS))
-    server.files[pins.NLI] = f"sent0,sent1,hard_neg\n{CSV}".encode()
-    return tmp_path / "data" / "corpus" / pins.NLI
+    monkeypatch.setattr(downloads, "PAIRS", len(ROWS))
+    server.files[lock_files.NLI] = f"sent0,sent1,hard_neg\n{CSV}".encode()
+    return tmp_path / "data" / "corpus" / lock_files.NLI
 
 
 def test_fetch_pins_what_came(nli: Path, server: Hub, cli: Cli) -> None:
     code, out, err = cli("data", "fetch", "nli", "--data", "data")
     assert code == 0, err
-    sha256 = hashlib.sha256(server.files[pins.NLI]).hexdigest()
+    sha256 = hashlib.sha256(server.files[lock_files.NLI]).hexdigest()
     assert f"sha256 {sha256}" in out
-    assert read_pairs(nli).source.endswith(f"/{pins.NLI}, sha256 {sha256}")
+    assert read_pairs(nli).source.endswith(f"/{lock_files.NLI}, sha256 {sha256}")
     server.files.clear()
     assert cli("data", "fetch", "nli", "--data", "data")[0] == 0  # looked at, not fetched
     code, out, _ = cli("data", "verify", "nli", "--data", "data")
@@ -186,7 +186,7 @@ def test_fetch_pins_what_came(nli: Path, server: Hub, cli: Cli) -> None:
 
 @pytest.mark.parametrize("content", [b"sent0,sent1\na,b\nc,d\n", b"sent0,sent1,hard_neg\na,b,c\n"])
 def test_fetch_refuses_another_number_of_triplets(nli: Path, server: Hub, cli: Cli, content: bytes) -> None:
-    server.files[pins.NLI] = content
+    server.files[lock_files.NLI] = content
     assert "expected 2 triplets" in refusal(cli, "data", "fetch", "nli", "--data", "data")
     assert not nli.exists()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
-from bench.data import hub, pins
+from bench.config.run_spec import RunSpec
+from bench.data import downloads, lock_files
 from bench.data.corpus import read_corpus
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import DataError
 from bench.plan.plan import make_plan
 from bench.records.fingerprint import compute_record_key
@@ -28,9 +28,9 @@ SHA, OTHER_SHA = hashlib.sha256(TEXT).hexdigest(), hashlib.sha256(OTHER).hexdige
 @pytest.fixture
 def corpus(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Target of a small wiki1m of the hub."""
-    monkeypatch.setattr(hub, "CORPUS_LINES", (TEXT.count(b"\n"),))
-    server.files[hub.CORPUS] = TEXT
-    return tmp_path / "data" / "corpus" / hub.CORPUS
+    monkeypatch.setattr(downloads, "CORPUS_LINES", (TEXT.count(b"\n"),))
+    server.files[downloads.CORPUS] = TEXT
+    return tmp_path / "data" / "corpus" / downloads.CORPUS
 
 
 def in_place(corpus: Path, text: bytes = TEXT) -> Path:
@@ -43,15 +43,15 @@ def test_the_first_fetch_pins_what_came(corpus: Path, server: Hub, cli: Cli) -> 
     code, out, err = cli("data", "fetch", "wiki1m", "--data", "data")
     assert code == 0, err
     host = f"http://127.0.0.1:{server.server_port}"
-    address = f"{host}/datasets/{hub.REPOSITORY}/resolve/{hub.REVISION}/{hub.CORPUS}"
-    pin = pins.read_pin(corpus)
+    address = f"{host}/datasets/{downloads.REPOSITORY}/resolve/{downloads.REVISION}/{downloads.CORPUS}"
+    pin = lock_files.read_pin(corpus)
     assert pin is not None
-    assert pin == pins.Pin(hub.CORPUS, len(TEXT), SHA, pin.date, SHA, address)
+    assert pin == lock_files.Pin(downloads.CORPUS, len(TEXT), SHA, pin.date, SHA, address)
     assert pin.date.endswith("+00:00")
     assert f"{len(TEXT):,} bytes, {address}, sha256 {SHA}" in out
     assert read_corpus(corpus).source == f"{address}, sha256 {SHA}"
     before = everything(corpus.parent)
-    assert set(before) == {hub.CORPUS, "wiki1m_for_simcse.lock.json"}
+    assert set(before) == {downloads.CORPUS, "wiki1m_for_simcse.lock.json"}
     server.files.clear()
     assert cli("data", "fetch", "wiki1m", "--data", "data")[0] == 0  # checked, not fetched
     assert everything(corpus.parent) == before
@@ -61,31 +61,31 @@ def test_the_first_fetch_pins_what_came(corpus: Path, server: Hub, cli: Cli) -> 
 
 def test_a_text_that_was_in_place_is_measured_and_marked(corpus: Path, server: Hub, cli: Cli) -> None:
     in_place(corpus)
-    unpinned = f"{pins.UNPINNED}, sha256 {SHA}"
+    unpinned = f"{lock_files.UNPINNED}, sha256 {SHA}"
     assert read_corpus(corpus).source == unpinned  # also without a lock file
     code, out, _ = cli("data", "verify", "wiki1m", "--data", "data")
-    assert (code, out.rstrip().endswith(pins.UNPINNED)) == (0, True)
+    assert (code, out.rstrip().endswith(lock_files.UNPINNED)) == (0, True)
     assert unpinned in cli("data", "fetch", "wiki1m", "--data", "data")[1]
     assert server.served == []
-    pin = pins.read_pin(corpus)
+    pin = lock_files.read_pin(corpus)
     assert pin is not None
     assert (pin.sha256, pin.bytes, pin.address, pin.etag) == (SHA, len(TEXT), None, None)
     assert read_corpus(corpus).source == unpinned
     corpus.unlink()
-    hub.fetch_data("wiki1m", corpus.parents[1])  # the source has the same
+    downloads.fetch_data("wiki1m", corpus.parents[1])  # the source has the same
     assert read_corpus(corpus).source.startswith("http://127.0.0.1:")
 
 
 def test_another_text_at_the_same_address_is_refused(corpus: Path, server: Hub, cli: Cli) -> None:
-    hub.fetch_data("wiki1m", corpus.parents[1])
+    downloads.fetch_data("wiki1m", corpus.parents[1])
     corpus.unlink()
-    server.files[hub.CORPUS] = OTHER
+    server.files[downloads.CORPUS] = OTHER
     server.served.clear()
     err = refusal(cli, "data", "fetch", "wiki1m", "--data", "data")
-    facts = (f"sha256 {OTHER_SHA}", f"expected {SHA}", "delete", pins.lock_file(corpus).name)
+    facts = (f"sha256 {OTHER_SHA}", f"expected {SHA}", "delete", lock_files.lock_file(corpus).name)
     assert not missing_facts(err, *facts)
     assert (server.served, corpus.exists()) == ([], False)
-    pins.lock_file(corpus).unlink()
+    lock_files.lock_file(corpus).unlink()
     assert cli("data", "fetch", "wiki1m", "--data", "data")[0] == 0
     assert corpus.read_bytes() == OTHER
     assert OTHER_SHA in read_corpus(corpus).source
@@ -98,7 +98,7 @@ def test_a_text_that_changed_since_is_refused_by_all_who_read_it(
 ) -> None:
     if not fetched:
         in_place(corpus)
-    hub.fetch_data("wiki1m", corpus.parents[1])
+    downloads.fetch_data("wiki1m", corpus.parents[1])
     corpus.write_bytes(text)
     train = ("run", "--methods", "simcse", "--suite", "toy", "--dev", "toy", "--backbone", str(tiny_bert))
     for command in (
@@ -114,17 +114,17 @@ def test_a_text_that_changed_since_is_refused_by_all_who_read_it(
 
 
 def test_a_kill_between_lock_file_and_text_is_made_good(corpus: Path, server: Hub) -> None:
-    hub.fetch_data("wiki1m", corpus.parents[1])
-    lock = pins.lock_file(corpus).read_bytes()
-    corpus.rename(corpus.parents[1] / ".download" / hub.CORPUS)
+    downloads.fetch_data("wiki1m", corpus.parents[1])
+    lock = lock_files.lock_file(corpus).read_bytes()
+    corpus.rename(corpus.parents[1] / ".download" / downloads.CORPUS)
     server.served.clear()
-    hub.fetch_data("wiki1m", corpus.parents[1])
-    assert (corpus.read_bytes(), pins.lock_file(corpus).read_bytes(), server.served) == (TEXT, lock, [])
+    downloads.fetch_data("wiki1m", corpus.parents[1])
+    assert (corpus.read_bytes(), lock_files.lock_file(corpus).read_bytes(), server.served) == (TEXT, lock, [])
 
 
 def test_a_damaged_lock_file_is_refused(corpus: Path, cli: Cli) -> None:
-    hub.fetch_data("wiki1m", corpus.parents[1])
-    lock = pins.lock_file(corpus)
+    downloads.fetch_data("wiki1m", corpus.parents[1])
+    lock = lock_files.lock_file(corpus)
     good = json.loads(lock.read_text())
     damaged: list[object] = [[], good | {"sha256": 5}, good | {"address": "a\nb"}, good | {"more": 1}]
     damaged += [{name: value for name, value in good.items() if name != "sha256"}]
@@ -134,11 +134,11 @@ def test_a_damaged_lock_file_is_refused(corpus: Path, cli: Cli) -> None:
         assert not missing_facts(err, "wiki1m_for_simcse.lock.json", "is damaged")
         check_error(lambda: read_corpus(corpus), "is damaged", kind=DataError)
     lock.unlink()
-    assert read_corpus(corpus).source.startswith(pins.UNPINNED)
+    assert read_corpus(corpus).source.startswith(lock_files.UNPINNED)
 
 
 def test_a_mirrors_password_is_not_kept() -> None:
-    remote = hub._Remote("https://me:secret@mirror.example:8443/a/b.txt", "0" * 64, 1)
+    remote = downloads._Remote("https://me:secret@mirror.example:8443/a/b.txt", "0" * 64, 1)
     assert remote.address == "https://mirror.example:8443/a/b.txt"
 
 
@@ -146,38 +146,41 @@ def test_only_texts_with_a_pinned_source_are_said_to_lack_it(tmp_path: Path) -> 
     for name in ("wiki.txt", "x" * 247 + ".txt"):
         (tmp_path / name).write_bytes(TEXT)
         assert read_corpus(tmp_path / name).source == ""
-    (tmp_path / hub.CORPUS).write_bytes(b"")
-    check_error(lambda: read_corpus(tmp_path / hub.CORPUS), "is empty", kind=DataError)
+    (tmp_path / downloads.CORPUS).write_bytes(b"")
+    check_error(lambda: read_corpus(tmp_path / downloads.CORPUS), "is empty", kind=DataError)
 
 
 def test_the_source_stays_out_of_keys(corpus: Path, tmp_path: Path, tiny_bert: Path) -> None:
     spec = RunSpec(parse_methods("simcse"), (1,), "mini", ("toy",), str(tiny_bert), dev="toy")
-    note = pins.unpinned_note(hub.CORPUS)
+    note = lock_files.unpinned_note(downloads.CORPUS)
     plain = tmp_path / "plain.txt"
     plain.write_bytes(TEXT)
-    elsewhere = in_place(tmp_path / "elsewhere" / hub.CORPUS)
-    hub.fetch_data("wiki1m", corpus.parents[1])
+    elsewhere = in_place(tmp_path / "elsewhere" / downloads.CORPUS)
+    downloads.fetch_data("wiki1m", corpus.parents[1])
     plans = [make_plan(replace(spec, corpus=path)) for path in (plain, corpus, elsewhere)]
     of_none, of_pinned, unpinned = (job for plan in plans for job in plan.jobs)
     assert of_none.key == of_pinned.key == unpinned.key
     assert of_none.cell.stages[0].key == of_pinned.cell.stages[0].key
     assert "source" not in of_none.record.training["corpus"]
     source = of_pinned.record.training["corpus"]["source"]
-    assert (source.endswith(f"/{hub.CORPUS}, sha256 {SHA}"), note in of_pinned.record.notes) == (True, False)
-    assert unpinned.record.training["corpus"]["source"] == f"{pins.UNPINNED}, sha256 {SHA}"
+    assert (source.endswith(f"/{downloads.CORPUS}, sha256 {SHA}"), note in of_pinned.record.notes) == (
+        True,
+        False,
+    )
+    assert unpinned.record.training["corpus"]["source"] == f"{lock_files.UNPINNED}, sha256 {SHA}"
     assert note in unpinned.record.notes
 
 
 def test_tables_mark_an_unpinned_text(tmp_path: Path, tiny_bert: Path, cli: Cli) -> None:
-    text = in_place(tmp_path / "elsewhere" / hub.CORPUS)
+    text = in_place(tmp_path / "elsewhere" / downloads.CORPUS)
     given = ("--backbone", str(tiny_bert), "--corpus", str(text), "--suite", "toy", "--dev", "toy")
     code, _, err = cli("run", "--methods", "whitening[fit=train],noise", "--seeds", "1", *given)
     assert code == 0, err
     for form in ("text", "html"):
-        assert pins.unpinned_note(hub.CORPUS) in cli("report", "--format", form)[1]
+        assert lock_files.unpinned_note(downloads.CORPUS) in cli("report", "--format", form)[1]
     by_name = {record.name: record for record in records(tmp_path).values()}
     fitted = by_name["whitening"]
-    assert fitted.training["corpus"]["source"] == f"{pins.UNPINNED}, sha256 {SHA}"
+    assert fitted.training["corpus"]["source"] == f"{lock_files.UNPINNED}, sha256 {SHA}"
     assert by_name["noise"].training == {}
     facts = {name: value for name, value in fitted.training["corpus"].items() if name != "source"}
     assert compute_record_key(replace(fitted, training={**fitted.training, "corpus": facts})) == fitted.key

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.data import hub, probing_files
+from bench.data import downloads, probing_files
 from bench.data.probing_files import BLOBS, check_probing_file, find_probing_folder
 from bench.errors import DataError, InputError
 from tests.support.cli import Cli
@@ -35,7 +35,7 @@ def test_the_ten_files_come_and_are_checked(probing: Hub, cli: Cli, tmp_path: Pa
     assert cli("data", "fetch", "probing", "--data", "data")[0] == 0
     assert {path.name for path in place.iterdir()} == set(BLOBS)
     assert len(probing.served) == 10
-    assert hub.fetch_data("probing", data) == [place]
+    assert downloads.fetch_data("probing", data) == [place]
     assert len(probing.served) == 10  # checked, not fetched again
     task = probing_files.read_probing_task("Tense", find_probing_folder(data))
     assert task.counts == {"train": 1, "dev": 1, "test": 2}
@@ -44,14 +44,14 @@ def test_the_ten_files_come_and_are_checked(probing: Hub, cli: Cli, tmp_path: Pa
     (place / DEPTH).write_text("x")
     out = cli("data", "verify", "probing", "--data", "data")[1]
     assert [line.split()[0] for line in out.splitlines() if "BAD" in line] == [DEPTH]
-    hub.fetch_data("probing", data)
+    downloads.fetch_data("probing", data)
     assert probing.served[10:] == [(DEPTH, None)]  # only the damaged one
     assert check_probing_file(DEPTH, place) == BLOBS[DEPTH]
 
 
 def test_they_stand_beside_the_downstream_folder(probing: Hub, tmp_path: Path) -> None:
     (tmp_path / "SentEval" / "data" / "downstream" / "STS").mkdir(parents=True)
-    (place,) = hub.fetch_data("probing", tmp_path / "SentEval" / "data")
+    (place,) = downloads.fetch_data("probing", tmp_path / "SentEval" / "data")
     assert place == tmp_path / "SentEval" / "data" / "probing"
     assert find_probing_folder(tmp_path) == place
     for data, tasks, folder in (
@@ -64,7 +64,7 @@ def test_they_stand_beside_the_downstream_folder(probing: Hub, tmp_path: Path) -
 
 
 def test_a_damaged_or_missing_file_leaves_nothing(probing: Hub, tmp_path: Path) -> None:
-    fetch = partial(hub.fetch_data, "probing", tmp_path / "data")
+    fetch = partial(downloads.fetch_data, "probing", tmp_path / "data")
     probing.files[DEPTH] = b"other"
     check_error(fetch, f"{DEPTH} arrived damaged", "facebookresearch/SentEval", kind=DataError)
     del probing.files[DEPTH]
@@ -79,7 +79,7 @@ def test_parts_are_taken_up(probing: Hub, tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for file, end in ((DEPTH, 9), ("word_content.txt", None)):
         (folder / f"{file}.{BLOBS[file]}.part").write_bytes(probing.files[file][:end])
-    (place,) = hub.fetch_data("probing", tmp_path / "data")
+    (place,) = downloads.fetch_data("probing", tmp_path / "data")
     assert len(probing.served) == 9  # a whole part isn't asked for
     assert (DEPTH, "bytes=9-") in probing.served
     assert all(check_probing_file(file, place) for file in BLOBS)
@@ -87,7 +87,7 @@ def test_parts_are_taken_up(probing: Hub, tmp_path: Path) -> None:
 
 def test_a_plain_address_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_PROBING_ADDRESS", "http://example.org")
-    fetch = partial(hub.fetch_data, "probing", tmp_path / "data")
+    fetch = partial(downloads.fetch_data, "probing", tmp_path / "data")
     check_error(fetch, "'http://example.org'", "https", where="BENCH_PROBING_ADDRESS", kind=InputError)
 
 

@@ -14,14 +14,14 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench.card import OptionValue
 from bench.config import profiles
 from bench.execution.dry_run import TimeEstimate, format_cost, format_estimate
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.monitor import format_duration
 from bench.execution.stage_cache import StageCache
+from bench.method_card import OptionValue
 from bench.nn.backbone import load_backbone
-from bench.papers import flops as scale
+from bench.papers import paper_compute as scale
 from bench.plan.cell_expansion import profile_options
 from bench.registry import METHODS, discover
 from bench.stages import Stage

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bench.data import pins, text_columns
+from bench.data import lock_files, text_columns
 from bench.data.corpus import make_corpus, read_corpus
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.data.training_data import read_copy
 from bench.errors import DataError, InputError
 from tests.support.cli import Cli, refusal
@@ -155,7 +155,7 @@ def test_bad_texts_are_refused(
 def test_a_changed_text_is_named_as_such_before_its_damage(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("a\nb\n")
-    pins.write_pin(path, pins.measure_text(path))
+    lock_files.write_pin(path, lock_files.measure_text(path))
     assert read_corpus(path).source.endswith(hashlib.sha256(b"a\nb\n").hexdigest())
     path.write_bytes(b"a\n\xff\nc\n")
     check_error(lambda: read_corpus(path), "pinned", kind=DataError)

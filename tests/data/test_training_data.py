@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.config import profiles
-from bench.config.spec import RunSpec
-from bench.data.source import DEFAULT_SEED, NO_FOLDER, DataSource, World, data_folder
+from bench.config.run_spec import RunSpec
+from bench.data.data_source import DEFAULT_SEED, NO_FOLDER, DataSource, World, data_folder
 from bench.data.training_data import profile_corpus
 from bench.errors import InputError
 from tests.support.messages import check_error

@@ -24,12 +24,12 @@ import pytest
 import refresh
 
 import bench
-from bench.card import MethodCard
 from bench.cli.main import cli as group
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.sweeps import SWEEPS
 from bench.errors import InputError
+from bench.method_card import MethodCard
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.registry import discover

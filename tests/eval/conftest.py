@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import load_transfer
 from bench.data.tasks import LabelledTask
 from bench.eval.mteb_setup import import_mteb

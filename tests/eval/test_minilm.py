@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.config import profiles
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import TRANSFER, load_suite, load_transfer
 from bench.data.tasks import PairSubset, PairTask
 from bench.eval.embeddings import embed_sentences

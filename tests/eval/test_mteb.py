@@ -17,10 +17,9 @@ import torch
 
 from bench.baselines.vectors import AverageEncoder
 from bench.baselines.word_overlap import WordOverlapScorer
-from bench.card import OptionValue
+from bench.data.data_source import DataSource
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import load_mteb_lists
-from bench.data.source import DataSource
 from bench.data.tasks import PairSubset, PairTask
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
@@ -33,10 +32,11 @@ from bench.eval.mteb_suite import MtebSuite
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
 from bench.eval.rescoring import rescore_record
 from bench.eval.sts import predict_similarities, score_task
+from bench.method_card import OptionValue
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.record import RunRecord
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from tests.support.cli import Cli
 from tests.support.encoders import WordVectors
 from tests.support.local_suite import WORDS

@@ -29,7 +29,7 @@ from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.eval.rescoring import rescore_record
 from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts
 

@@ -16,7 +16,6 @@ from safetensors.torch import load_file, save_file
 
 import bench
 from bench.baselines.external import HuggingFace
-from bench.card import BuildContext
 from bench.data.mteb_names import load_mteb_lists, parse_task
 from bench.encoder import Encoder, PromptedEncoder
 from bench.errors import InputError
@@ -28,10 +27,11 @@ from bench.eval.mteb_run import evaluate_mteb
 from bench.eval.mteb_setup import import_mteb, silence_mteb
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task, load_mteb_suite
 from bench.eval.public_encoder import LoadedEncoder
+from bench.method_card import BuildContext
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.encoder_folder import export_encoder
+from bench.nn.half_precision import cast_encoder
 from bench.nn.model_metadata import read_model_card
-from bench.nn.precision import cast_encoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.fingerprint import FACTS, compute_record_key, find_fact_differences, machine_facts

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.data.tasks import LabelledTask
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import FloatArray
 from bench.eval.embeddings import embed_sentences
 from bench.eval.sts import score_task
@@ -18,7 +18,7 @@ from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences
 from bench.eval.vector_storage import CachedEncoder
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.precision import cast_encoder
+from bench.nn.half_precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.fingerprint import compute_family_key
 from bench.records.record import parse_record

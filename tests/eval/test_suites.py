@@ -14,14 +14,14 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.baselines.word_overlap import WordOverlapScorer
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.data.contrast_items import ContrastTask
+from bench.data.data_source import DataSource
 from bench.data.mteb_names import MtebName
 from bench.data.rank_task import RankTask, make_rank_task
-from bench.data.source import DataSource
 from bench.data.suites import load_rank
 from bench.data.tasks import PairSubset, PairTask
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.eval.contrast_suite import ContrastSuite, credit_items
 from bench.eval.embeddings import Embeddings
@@ -33,7 +33,7 @@ from bench.eval.rank_suite import RankSuite, partner_ranks, task_ranks
 from bench.eval.suite_measures import measure_of
 from bench.eval.transfer_suite import TransferSuite
 from bench.execution.cell_run import measure_job
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from tests.support.cli import Cli, records
 from tests.support.encoders import FunctionEncoder
 from tests.support.forge import forge
@@ -94,7 +94,7 @@ def test_a_suites_sentences_and_items(data: Path) -> None:
 
 def test_no_suite_loads_torch_or_mteb_before_it_measures() -> None:
     code = """import sys
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.eval.suite_measures import measure_of
 suites = [measure_of(name) for name in ('toy', 'transfer7', 'unsee')]
 suites[0].load(DataSource())

@@ -18,22 +18,22 @@ from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-unty
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
 from bench.comparison.item_bootstrap import NOT_AGAIN
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import TRANSFER, load_transfer
 from bench.data.tasks import LabelledSplit, LabelledTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
-from bench.eval import logistic, transfer
+from bench.eval import logistic_regression, transfer
 from bench.eval.embeddings import Embeddings
-from bench.eval.logistic import LogisticSolver, logistic_objective
+from bench.eval.logistic_regression import LogisticSolver, logistic_objective
 from bench.eval.rescoring import rescore_record
-from bench.eval.sgd import ClassifierSettings, fit_sgd
+from bench.eval.sgd_classifier import ClassifierSettings, fit_sgd
 from bench.eval.transfer import REGS, Fitter, Protocol, cross_validate, run_transfer_task
 from bench.eval.transfer_items import order_by_length, restore_order, scored_items, stratified_folds
 from bench.eval.transfer_suite import TransferSuite, evaluate_transfer, labelled_sentences
 from bench.records.record import RunRecord, parse_record
 from bench.records.store import ResultStore
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 from tests.support.encoders import FunctionEncoder
@@ -99,8 +99,8 @@ def test_unsolvable_fits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = clouds(40, 3, 2)
     with pytest.raises(BenchError, match="features are not finite"):
         LogisticSolver(np.where(x > 1, np.nan, x), y, 2)
-    monkeypatch.setattr(logistic, "MOST_ITERATIONS", 1)
-    monkeypatch.setattr(logistic, "_PILOT_ITERATIONS", 1)
+    monkeypatch.setattr(logistic_regression, "MOST_ITERATIONS", 1)
+    monkeypatch.setattr(logistic_regression, "_PILOT_ITERATIONS", 1)
     solver = LogisticSolver(x, y, 2)
     error = check_error(lambda: solver.fit([np.arange(40)], [1e-5], tolerance=1e-12), "ended with a gradient")
     assert error.expected == "at most 1e-12"

@@ -20,7 +20,7 @@ from bench.cli.encode import encode_command as command
 from bench.config import profiles
 from bench.data.mteb_names import MtebName
 from bench.data.text_lines import read_sentences
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
 from bench.eval.embeddings import BLOCK, stream_embeddings

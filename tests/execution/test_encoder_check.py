@@ -16,8 +16,8 @@ from torch import Tensor
 
 from bench.comparison.item_bootstrap import RefusedError
 from bench.config import profiles
+from bench.data.data_source import World
 from bench.data.mini.world_text import graded_pairs
-from bench.data.source import World
 from bench.data.suites import _EMBEDDED
 from bench.data.tasks import PairTask
 from bench.errors import BenchError, DataError, InputError

@@ -21,8 +21,8 @@ from bench.cli import terminal
 from bench.cli.terminal import format_progress, open_display
 from bench.execution import events, runner
 from bench.execution.cell_run import run_cell
-from bench.execution.logs import open_logs
 from bench.execution.monitor import Eta, RunMonitor, find_run_folders, read_first_and_last
+from bench.execution.tracker_logs import open_logs
 from tests.support.cli import Cli, records, refusal
 from tests.support.executors import Clock
 from tests.support.messages import missing_facts

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from bench.cli.options import executor_options, make_spec, spec_options, workers_option
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.executors import cluster as joining
 from bench.execution.executors import ray as tasks
@@ -297,7 +297,7 @@ def test_plug_ins_and_failures_as_in_the_local_one(cluster: Cluster, cli: Cli, t
     mine = tmp_path / "mine.py"
     mine.write_text(
         "from bench_test_methods import Noise\n"
-        "from bench.card import MethodCard\n"
+        "from bench.method_card import MethodCard\n"
         "from bench.registry import add_method\n"
         "@add_method\n"
         "class Mine:\n"

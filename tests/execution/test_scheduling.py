@@ -13,8 +13,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
-from bench.execution import sharing
+from bench.config.run_spec import RunSpec
+from bench.execution import gpu_sharing
 from bench.execution.cell_run import CellTask
 from bench.execution.dry_run import CellTimes
 from bench.execution.executors.local import WorkerProcesses
@@ -166,28 +166,30 @@ def test_a_dry_run_says_what_a_deadline_does(cli: Cli) -> None:
 
 
 GIB = 2**30
-MINILM, BERT = sharing.ModelSize(22_713_216, 6, 384, 12), sharing.ModelSize(109_482_240, 12, 768, 12)
+MINILM, BERT = gpu_sharing.ModelSize(22_713_216, 6, 384, 12), gpu_sharing.ModelSize(109_482_240, 12, 768, 12)
 
 
 def test_the_formula() -> None:
-    assert sharing.activation_bytes(MINILM, 32) == 6 * (68 * 384 + 10 * 12 * 32)
-    trained = sharing.estimate_gpu_bytes(MINILM, frozen=1000, batch=64, length=32)
+    assert gpu_sharing.activation_bytes(MINILM, 32) == 6 * (68 * 384 + 10 * 12 * 32)
+    trained = gpu_sharing.estimate_gpu_bytes(MINILM, frozen=1000, batch=64, length=32)
     tokens = 2 * 2 * 64 * 32
-    weights = 2 * sharing.ADAMW * MINILM.parameters + sharing.FROZEN * 1000
-    assert sharing.encoding_bytes(MINILM) == 2 * 65_536 * 4 * 20 * 384
-    assert trained == sharing.CONTEXT + weights + tokens * sharing.activation_bytes(
+    weights = 2 * gpu_sharing.ADAMW * MINILM.parameters + gpu_sharing.FROZEN * 1000
+    assert gpu_sharing.encoding_bytes(MINILM) == 2 * 65_536 * 4 * 20 * 384
+    assert trained == gpu_sharing.CONTEXT + weights + tokens * gpu_sharing.activation_bytes(
         MINILM, 32
-    ) + sharing.encoding_bytes(MINILM)
-    assert sharing.estimate_gpu_bytes(
+    ) + gpu_sharing.encoding_bytes(MINILM)
+    assert gpu_sharing.estimate_gpu_bytes(
         MINILM, 0, 0, 0
-    ) == sharing.CONTEXT + 3 * sharing.FROZEN * MINILM.parameters + sharing.encoding_bytes(MINILM)
-    assert sharing.estimate_gpu_bytes(BERT, 0, 64, 32) > 2 * sharing.estimate_gpu_bytes(MINILM, 0, 64, 32)
+    ) == gpu_sharing.CONTEXT + 3 * gpu_sharing.FROZEN * MINILM.parameters + gpu_sharing.encoding_bytes(MINILM)
+    assert gpu_sharing.estimate_gpu_bytes(BERT, 0, 64, 32) > 2 * gpu_sharing.estimate_gpu_bytes(
+        MINILM, 0, 64, 32
+    )
 
 
 def test_the_campaign_on_one_h100() -> None:
-    need = sharing.estimate_gpu_bytes(MINILM, 0, 64, 32)
+    need = gpu_sharing.estimate_gpu_bytes(MINILM, 0, 64, 32)
     assert 5 * GIB < need < 7.6 * GIB
-    assert 8 <= sharing.count_parallel_cells(int(78.7 * GIB), need, cores=16, cells=53) <= 12
+    assert 8 <= gpu_sharing.count_parallel_cells(int(78.7 * GIB), need, cores=16, cells=53) <= 12
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_the_campaign_on_one_h100() -> None:
     ],
 )
 def test_memory_cores_and_cells_each_limit(free: int, need: int, cores: int, cells: int, found: int) -> None:
-    assert sharing.count_parallel_cells(free, need, cores, cells) == found
+    assert gpu_sharing.count_parallel_cells(free, need, cores, cells) == found
 
 
 @pytest.mark.parametrize(
@@ -220,28 +222,28 @@ def test_the_largest_cell_decides(given: dict[str, Any], found: int, monkeypatch
     plan = planned("simcse,untrained")
     plan = replace(plan, spec=replace(plan.spec, **given))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    most = max(sharing.estimate_cell_bytes(job.cell) for job in plan.jobs)
-    assert most == sharing.estimate_cell_bytes(next(job.cell for job in plan.jobs if job.cell.trains))
-    assert sharing.choose_cells_per_gpu(plan, 20, free=lambda: int(4.5 * most / 0.9)) == found
+    most = max(gpu_sharing.estimate_cell_bytes(job.cell) for job in plan.jobs)
+    assert most == gpu_sharing.estimate_cell_bytes(next(job.cell for job in plan.jobs if job.cell.trains))
+    assert gpu_sharing.choose_cells_per_gpu(plan, 20, free=lambda: int(4.5 * most / 0.9)) == found
 
 
 def test_a_machine_without_a_gpu_runs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     plan = planned("simcse")
-    assert sharing.choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 1
+    assert gpu_sharing.choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 1
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (40 * GIB, 140 * GIB))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    assert sharing.choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 8
+    assert gpu_sharing.choose_cells_per_gpu(replace(plan, spec=replace(plan.spec, device="cuda")), 9) == 8
 
 
 def test_the_size_is_read_from_the_folder(tmp_path: Path) -> None:
     shape = {"num_hidden_layers": 3, "hidden_size": 8, "num_attention_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(shape))
     save_file({"a": np.ones((3, 4), np.float16), "b": np.ones(5, np.float32)}, tmp_path / "model.safetensors")
-    assert sharing._read_model_size(tmp_path) == sharing.ModelSize(17, 3, 8, 2)
+    assert gpu_sharing._read_model_size(tmp_path) == gpu_sharing.ModelSize(17, 3, 8, 2)
     (tmp_path / "vectors").write_bytes(b"x" * 400)
-    assert sharing._read_model_size(tmp_path / "vectors") == sharing.ModelSize(100, 12, 768, 12)
+    assert gpu_sharing._read_model_size(tmp_path / "vectors") == gpu_sharing.ModelSize(100, 12, 768, 12)
 
 
 def test_teachers_and_members_count() -> None:
@@ -249,9 +251,9 @@ def test_teachers_and_members_count() -> None:
     cell = plan.jobs[0].cell
     assert cell.model is not None
     taught = replace(cell, auxiliaries=(("teacher", ModelFolder(cell.model.path, "t", "0")),))
-    parameters = sharing._read_model_size(cell.model.path).parameters
-    added = sharing.estimate_cell_bytes(taught) - sharing.estimate_cell_bytes(cell)
-    assert added == sharing.FROZEN * parameters
+    parameters = gpu_sharing._read_model_size(cell.model.path).parameters
+    added = gpu_sharing.estimate_cell_bytes(taught) - gpu_sharing.estimate_cell_bytes(cell)
+    assert added == gpu_sharing.FROZEN * parameters
 
 
 def test_workers_follow_and_torch_is_asked_only_then() -> None:

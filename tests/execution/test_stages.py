@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from bench.card import MethodCard
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.repetition import RerunDifference
 from bench.execution.stage_cache import StageCache, _hash_files
+from bench.method_card import MethodCard
 from bench.plan.cell import Cell
 from bench.records import environment as provenance
 from bench.records.fingerprint import MACHINE, find_fact_differences, machine_differences, machine_facts

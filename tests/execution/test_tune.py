@@ -12,7 +12,7 @@ import pytest
 from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override
 from bench.config.profiles import Budget, Profile
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.eval.sts import dev_spearman
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache

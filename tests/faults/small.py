@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.config import profiles
-from bench.data import hub as fetching
+from bench.data import downloads as fetching
 from bench.data import senteval
 from bench.data.corpus import make_corpus
 from bench.data.mini import world_text
 from bench.data.suites import GROUPS, reference_fingerprints
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from tests.support.hub import Hub, small_sts_files, tar_of
 
 _HUB = ".hub"

@@ -18,7 +18,7 @@ from tests.fuzz.mutate import bytes_of
 _SOURCE = '''"""A plug-in."""
 import hashlib
 import numpy as np
-from bench.card import BuildContext, MethodCard, Option
+from bench.method_card import BuildContext, MethodCard, Option
 from bench.registry import add_method
 
 

@@ -22,14 +22,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.card import Option
 from bench.cli import main as command_line
 from bench.comparison.selection import format_seeds
 from bench.config import profiles
 from bench.config.method_ids import parse_copies, parse_methods, parse_override, parse_seeds, quote_value
-from bench.config.spec import MethodRequest, RunSpec
+from bench.config.run_spec import MethodRequest, RunSpec
 from bench.data.mteb_names import parse_suite, split_suites
 from bench.errors import BenchError, DataError
+from bench.method_card import Option
 from bench.nn.model_folder import ModelFolder
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import make_cells

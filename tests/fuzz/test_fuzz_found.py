@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.card import BuildContext, MethodCard, Option
 from bench.config import profiles
 from bench.config.plugins import load_plugin, read_plugin
 from bench.data import published_tables, released_checkpoints, senteval
@@ -26,6 +25,7 @@ from bench.data.local_tasks import read_local_suite
 from bench.data.training_data import read_copy
 from bench.data.word_vectors import read_word_vectors
 from bench.errors import DataError, InputError, NewerRecordError
+from bench.method_card import BuildContext, MethodCard, Option
 from bench.probes.training_overlap import read_training_lines
 from bench.records.fingerprint import compute_family_key
 from bench.records.record import SCHEMA, RunRecord, parse_record, record_to_json

@@ -14,8 +14,8 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 
 from bench.errors import DataError, InputError, NotComparableError
 from bench.gate.judge import judge
-from bench.gate.tables import build_gate_grid, describe_gate, format_gate_json
 from bench.gate.verdict import Status
+from bench.gate.verdict_tables import build_gate_grid, describe_gate, format_gate_json
 from bench.records.record import RunRecord
 from bench.render.formats import render_text
 from bench.stats.coverage import find_coverage

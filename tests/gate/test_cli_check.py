@@ -22,11 +22,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.baselines.word_overlap import WordOverlapScorer
-from bench.card import BuildContext
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import FloatArray
 from bench.errors import DataError
 from bench.gate.reference import extract_reference
+from bench.method_card import BuildContext
 from bench.records.record import parse_record
 from bench.registry import METHODS
 from tests.support.cli import Cli, records, refusal
@@ -39,7 +39,7 @@ UPDATE = ("check", "--update", "--yes", "--why")
 LOCAL = ("--results", "results")
 overlap = WordOverlapScorer.score_pairs
 METHOD = """
-from bench.card import MethodCard
+from bench.method_card import MethodCard
 from bench.registry import add_method
 import numpy as np
 

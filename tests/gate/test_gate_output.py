@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench.gate.page import page
-from bench.gate.tables import (
+from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
+from bench.gate.verdict_page import page
+from bench.gate.verdict_tables import (
     build_gate_grid,
     describe_cell_verdict,
     describe_gate,
@@ -22,7 +23,6 @@ from bench.gate.tables import (
     format_headline,
     format_junit,
 )
-from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
 from tests.support.chromium import chromium
 from tests.support.markup import Skeleton
 from tests.support.messages import missing_facts, numbers_in

@@ -19,9 +19,9 @@ import pytest
 from bench.gate import verdict_history
 from bench.gate.history_page import draw_history_chart, render_history
 from bench.gate.judge import judge
-from bench.gate.tables import format_gate_json
 from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Question, Status
 from bench.gate.verdict_history import Build, CellHistory, GatePoint, History, read_history
+from bench.gate.verdict_tables import format_gate_json
 from bench.render.formats import FORMATS
 from tests.support.campaigns import make_record
 from tests.support.chromium import chromium

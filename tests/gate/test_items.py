@@ -16,7 +16,7 @@ from bench.errors import DataError
 from bench.gate.item_judge import ItemPair, judge_items, smallest_detectable_item_drop
 from bench.gate.verdict import Question
 from bench.records.record import RunRecord
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from bench.stats.resampling import mean_draws
 from tests.support.gate_records import OTHER, OTHER_DATA, average, one, record
 from tests.support.messages import missing_facts

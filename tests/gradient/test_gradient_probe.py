@@ -16,9 +16,22 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import BenchError, InputError
-from bench.gradient.angles import (
+from bench.gradient.command import gradient_command as command
+from bench.gradient.figures import gradient_figures
+from bench.gradient.held_out import hold_out, take_snapshot, watch_training
+from bench.gradient.real_embeddings import (
+    batch_cosines,
+    cosine_density,
+    dropout_views,
+    embedding_figures,
+    hardest_negatives,
+    hardest_shares,
+    pair_cosines,
+    required_ratios,
+)
+from bench.gradient.sampled_angles import (
     LOSSES,
     FloatArray,
     arccon_ratio,
@@ -34,26 +47,13 @@ from bench.gradient.angles import (
     sampled_hardest_share,
     shade_cells,
 )
-from bench.gradient.command import gradient_command as command
-from bench.gradient.figures import gradient_figures
-from bench.gradient.held_out import hold_out, take_snapshot, watch_training
-from bench.gradient.views import (
-    batch_cosines,
-    cosine_density,
-    dropout_views,
-    embedding_figures,
-    hardest_negatives,
-    hardest_shares,
-    pair_cosines,
-    required_ratios,
-)
 from bench.losses.paradigm_losses import Paradigm, negative_weights, positive_ratio
 from bench.losses.paradigm_losses import gradient_dissipation as loss_dissipation
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.dropout import set_dropout
 from bench.registry import discover
 from bench.stages import StageContext, TrainedMethod
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from tests.support.messages import missing_facts
 from tests.support.paradigm import options
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.card import OptionValue
 from bench.encoder import FloatArray
 from bench.errors import BenchError
+from bench.method_card import OptionValue
 from bench.nn.backbone import TransformerEncoder
 from bench.training.distillation import ContrastiveDistillation, Distillation
 from bench.training.momentum import VectorQueue

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.card import BuildContext
 from bench.config.method_ids import OF_METHODS, parse_methods, parse_override
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.data.tasks import PairTask
+from bench.method_card import BuildContext
 from bench.methods.ensemble import parse_weighted_members
 from bench.nn.backbone import TransformerEncoder
 from bench.plan.cell import Cell

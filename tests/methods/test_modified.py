@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.card import OptionValue
 from bench.losses.modified_noncontrastive import LOSSES, ModifiedSteps, mhe, mhs
+from bench.method_card import OptionValue
 from bench.methods.modified import modified_loss
 from tests.support.paradigm import BATCHES, EXACT, gradients, options, views
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from transformers import AutoModel
 
-from bench.card import OptionValue
 from bench.errors import InputError
 from bench.losses.modified_noncontrastive import LOSSES, ModifiedSteps
 from bench.losses.paradigm_losses import (
@@ -33,6 +32,7 @@ from bench.losses.paradigm_losses import (
     positive_ratio,
     unit_info_nce,
 )
+from bench.method_card import OptionValue
 from bench.methods.paradigm import PairObjective, contrastive_loss
 from tests.support.paradigm import BATCHES, CONTRASTIVE, EXACT, Loss, gradients, options, views
 from tests.support.steps import nce_by_loops, objective_of, same_step

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModel, AutoTokenizer
 
-from bench.card import OptionValue
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.losses.paradigm_losses import unit_info_nce
+from bench.method_card import OptionValue
 from bench.methods.paradigm import PairObjective, PromptedViews
 from tests.support.paradigm import NAMES, options
 from tests.support.steps import nce_by_loops, objective_of, same_step

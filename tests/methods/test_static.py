@@ -19,10 +19,10 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import bench
-from bench.card import BuildContext, OptionValue
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.execution.record_probes import add_cost_efficiency
+from bench.method_card import BuildContext, OptionValue
 from bench.methods.static import encode_tokens, principal_components, rank_weights, strip_tokenizer
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.encoder_folder import export_encoder, load_encoder

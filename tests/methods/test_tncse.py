@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from bench.card import BuildContext, OptionValue
 from bench.data.suites import load_suite
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.eval.sts import predict_similarities, score_suite
 from bench.losses.twin_losses import cross_nce, ltn, tower_nce
+from bench.method_card import BuildContext, OptionValue
 from bench.methods.tncse_single import SingleObjective
 from bench.methods.twin import JointObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, tokenize_rows

@@ -16,12 +16,12 @@ from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from bench.card import OptionValue
 from bench.data.tasks import PairTask
-from bench.data.toy import make_toy_task
-from bench.eval.collapse import collapse_figures, effective_rank
+from bench.data.toy_suite import make_toy_task
+from bench.eval.embedding_collapse import collapse_figures, effective_rank
 from bench.eval.sts import dev_spearman
 from bench.losses.decorrelation import BarlowTwins, CorInfoMax, barlow_twins, vicreg
+from bench.method_card import OptionValue
 from bench.methods.unsee import ARCHITECTURES
 from bench.training.loop import TrainSettings, parameter_groups
 from tests.support.cli import Cli, records

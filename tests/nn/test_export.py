@@ -21,7 +21,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 import bench
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import Encoder, FloatArray, PromptedEncoder
 from bench.errors import BenchError, DataError, InputError
 from bench.execution.model_card import escape_all_markdown
@@ -30,7 +30,7 @@ from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.decoders import EchoEncoder, OneWordEncoder
 from bench.nn.encoder_folder import export_encoder, load_encoder
 from bench.nn.model_folder import hash_model
-from bench.nn.prefix import PrefixedEncoder
+from bench.nn.prompt_prefix import PrefixedEncoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover

@@ -16,9 +16,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from bench.card import BuildContext
 from bench.encoder import Encoder
 from bench.errors import InputError
+from bench.method_card import BuildContext
 from bench.nn.encoder_folder import export_encoder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.static_encoder import StaticEncoder, is_model2vec

@@ -20,8 +20,8 @@ from sentence_transformers.sentence_transformer import modules as st_modules
 from tokenizers import processors
 
 from bench.baselines.external import HuggingFace
-from bench.card import BuildContext
 from bench.errors import InputError
+from bench.method_card import BuildContext
 from bench.nn.backbone import TransformerEncoder, load_backbone, silence_libraries
 from bench.nn.folder_checks import describe_unread_settings
 from bench.nn.model_folder import list_hashed_files

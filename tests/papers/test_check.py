@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.config.sweeps import Backbone
 from bench.data.published_tables import load_figures
 from bench.errors import DataError, InputError
 from bench.papers import item_checks
 from bench.papers import paper_items as read
-from bench.papers.flops import resolve_options
 from bench.papers.item_cells import compare_hyperparameters, lay_out_cells, parse_quantity
 from bench.papers.item_checks import check_item, check_papers
 from bench.papers.item_layout import ItemRecords, item_grid, matches_paper
 from bench.papers.item_plan import PAPERS_BACKBONE, plan_item
+from bench.papers.paper_compute import resolve_options
 from bench.papers.paper_items import Item, load_items, select_items
 from bench.records.record import RunRecord, Score
 from bench.render.grid import DASH, Grid, Quoted, ScoreCell

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from bench.card import NEEDS, MethodCard, Need, check_card
 from bench.errors import InputError
-from bench.execution.folder_report import find_first_lack
+from bench.execution.model_folder_report import find_first_lack
+from bench.method_card import NEEDS, MethodCard, Need, check_card
 from bench.nn.model_folder import read_folder_facts
 from bench.registry import METHODS, discover
 from bench.stages import TrainedMethod

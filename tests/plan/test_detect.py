@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.plan.plan import Plan, make_plan
 from bench.plan.seed_power import Detection, PlannedPair, plan_detection
 from bench.records.record import Score
-from bench.stats.planning import welch_power
+from bench.stats.seed_planning import welch_power
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.unreadable import unreadable

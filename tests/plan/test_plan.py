@@ -13,7 +13,7 @@ import pytest
 
 from bench.cli.run import read_plan_records
 from bench.config.method_ids import parse_methods, parse_override
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.config.sweeps import SWEEPS, SweepPoint
 from bench.data.corpus import Corpus, read_corpus
 from bench.errors import UnreadableRecordError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bench.config.method_ids import parse_methods, parse_override, parse_shard
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.data.corpus import read_corpus
 from bench.errors import InputError
 from bench.eval import mteb_tasks

@@ -8,7 +8,7 @@ import pytest
 
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.plan.plan import make_plan
 from tests.conftest import Bench
 from tests.support.cli import Cli, refusal, show
@@ -147,5 +147,5 @@ def test_it_loads_no_torch(bench: Bench) -> None:
     done = bench("show", "tncse", "--profile", "mini", PYTHONPROFILEIMPORTTIME="1")
     assert done.returncode == 0
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "bench.plan.explain" in loaded
+    assert "bench.plan.method_explanation" in loaded
     assert not loaded & {"torch", "scipy", "pandas", "transformers"}

@@ -12,7 +12,7 @@ import tokenizers
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.hooks import find_towers, watch_towers

@@ -20,7 +20,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import norm
 from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertModel
 
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import load_suite
 from bench.data.tasks import PairSubset, PairTask
 from bench.errors import BenchError, DataError, InputError

@@ -19,7 +19,7 @@ from transformers import BertConfig, BertModel
 import bench.probes
 from bench.baselines.word_overlap import WordOverlapScorer
 from bench.data.tasks import PairTask
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import BenchError, InputError
 from bench.eval.embeddings import embed_sentences
 from bench.nn.backbone import TransformerEncoder, load_backbone

@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttenti
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from bench.baselines.whitening import WhitenedEncoder
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.hooks import compute_attention_weights, find_towers, watch_towers

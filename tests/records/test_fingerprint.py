@@ -15,7 +15,7 @@ from bench.comparison.confounders import describe_confounders
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.selection import Group
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.errors import DataError, NotComparableError
 from bench.execution import repetition
 from bench.gate.judge import judge

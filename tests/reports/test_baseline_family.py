@@ -22,7 +22,7 @@ from bench.reports.tables.baseline_family import (
 )
 from bench.reports.tables.leaderboard import all_leaderboards, make_leaderboard
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import one_sample, seed_difference
 from tests.support.messages import missing_facts, numbers_in

@@ -24,8 +24,14 @@ from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import order_figures, suite_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables import order
-from bench.reports.tables.relation import Relation, Rho, all_relations, count_independent, mechanism_grids
+from bench.reports.tables import method_order
+from bench.reports.tables.probe_correlations import (
+    Relation,
+    Rho,
+    all_relations,
+    count_independent,
+    mechanism_grids,
+)
 from bench.stats.coverage import find_coverage
 from bench.stats.item_statistics import spearman_interval
 from tests.support.campaigns import HOSTILE, make_record
@@ -327,7 +333,7 @@ def test_tables_that_print_others_give_their_median(tmp_path: Path, monkeypatch:
 
     assert figure() == Quoted("79.94", False, " [a] (1)")  # the footnote says that its mean is another
     other = replace(table, figures={"avg": replace(table.figures["avg"], paper="tncse", text="79.97")})
-    monkeypatch.setattr(order, "published_rows", lambda suite: (*lines, other))
+    monkeypatch.setattr(method_order, "published_rows", lambda suite: (*lines, other))
     assert figure().text == "79.955"
 
 
@@ -345,9 +351,9 @@ def test_which_methods_are_compared(tmp_path: Path) -> None:
     grid, _ = tables(tmp_path, [*plain, *more])
     assert grid.rows[0][2] == "6"
     for name in ("cheap, sts7", "dear, sts7"):
-        assert f"Left out of {name}, {order.SUPERVISED}: taught." in grid.notes
-        assert f"Left out of {name}, {order.NOT_OURS}: hf:x." in grid.notes
-    assert any(note.endswith(f"{order.PARAPHRASED}: edfse.") for note in grid.notes)
+        assert f"Left out of {name}, {method_order.SUPERVISED}: taught." in grid.notes
+        assert f"Left out of {name}, {method_order.NOT_OURS}: hf:x." in grid.notes
+    assert any(note.endswith(f"{method_order.PARAPHRASED}: edfse.") for note in grid.notes)
     grid, methods = tables(tmp_path, [*plain, *more], rank_supervised=True)
     assert grid.rows[0][2] == "7"
     assert methods.rows[0][0] == "taught"

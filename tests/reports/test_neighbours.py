@@ -21,7 +21,7 @@ from bench.reports.figures.suite_plots import group_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
-from bench.stats.planning import describe_seed_plan, plan_seeds
+from bench.stats.seed_planning import describe_seed_plan, plan_seeds
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.standings import alone, campaign, seeds
 

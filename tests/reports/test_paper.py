@@ -19,7 +19,7 @@ from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.render.formats import parse_columns, select_columns
 from bench.render.grid import CAPTION, Grid
-from bench.render.names import printed_name
+from bench.render.method_names import printed_name
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables

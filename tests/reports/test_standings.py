@@ -20,9 +20,9 @@ from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import group_figures, suite_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables.boards import page_boards
 from bench.reports.tables.differences import EXACT
 from bench.reports.tables.leaderboard import BOLD
+from bench.reports.tables.leaderboard_page import page_boards
 from bench.reports.tables.pairwise_tests import (
     PairwiseTests,
     run_pairwise_tests,

@@ -23,9 +23,9 @@ from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.record_groups import round_averages
 from bench.reports.report import render_report
 from bench.reports.sections import TABLES, table_grids
-from bench.reports.tables.boards import page_boards
 from bench.reports.tables.differences import EXACT
 from bench.reports.tables.leaderboard import OVER_SEEDS
+from bench.reports.tables.leaderboard_page import page_boards
 from bench.reports.tables.pairwise_tests import ABOVE
 from bench.reports.tables.published_figures import paper_text, plausible_run, published_names
 from bench.reports.tables.suite_tables import GROUPS

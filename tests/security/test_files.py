@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.data import hub, tar, word_vectors
+from bench.data import downloads, tar, word_vectors
 from bench.data.local_tasks import read_local_suite
 from bench.errors import BenchError, DataError, InputError
 from bench.probes import training_overlap
@@ -33,7 +33,7 @@ def archive(folder: Path, *members: tarfile.TarInfo, mode: Any = "w") -> Path:
 
 def refuse(path: Path, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        hub.unpack_archive(path, path.parent / "target", WANTED)
+        downloads.unpack_archive(path, path.parent / "target", WANTED)
 
 
 def sized(name: str, size: int, **pax: str) -> tarfile.TarInfo:
@@ -51,8 +51,8 @@ def test_devices_and_links_are_refused(tmp_path: Path, kind: bytes, name: str) -
 
 
 def test_a_packed_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_MAX_MEMBER", 1 << 20)
-    monkeypatch.setattr(hub, "_MAX_TOTAL", 4 << 20)
+    monkeypatch.setattr(downloads, "_MAX_MEMBER", 1 << 20)
+    monkeypatch.setattr(downloads, "_MAX_TOTAL", 4 << 20)
     bomb = archive(tmp_path, *(sized(f"other-{n}", 1 << 20) for n in range(8)), mode="w:gz")
     assert bomb.stat().st_size < 1 << 16
     refuse(bomb, r"a\.tar: it holds more than")
@@ -97,7 +97,7 @@ def test_a_header_is_refused_before_it_is_parsed_and_many_are_no_recursion(
     if kind == b"L":  # the last one names the file
         refuse(path, r"1 file\(s\) are not in it")
         return
-    hub.unpack_archive(path, tmp_path / "target", WANTED)
+    downloads.unpack_archive(path, tmp_path / "target", WANTED)
     assert (tmp_path / "target" / WANTED[0]).read_bytes() == b"hello"
 
 
@@ -148,7 +148,7 @@ def test_what_tar_programs_write_is_read(tmp_path: Path, form: int, prefix: str,
             member = sized(name, 0 if kind == tarfile.DIRTYPE else 1500)
             member.type, member.mtime = kind, 1.5 if form == tarfile.PAX_FORMAT else 1
             made.addfile(member, io.BytesIO(b"x" * 1500))
-    hub.unpack_archive(path, tmp_path / "target", WANTED)
+    downloads.unpack_archive(path, tmp_path / "target", WANTED)
     assert everything(tmp_path / "target") == {WANTED[0]: b"x" * 1500}
 
 
@@ -161,9 +161,9 @@ def test_a_cut_or_flipped_gzip_is_a_damaged_download(server: Hub, tmp_path: Path
     for content in damaged:
         path.write_bytes(content)
         refuse(path, DAMAGED)
-    server.files[hub.ARCHIVE] = whole[: len(whole) // 2]
+    server.files[downloads.ARCHIVE] = whole[: len(whole) // 2]
     with pytest.raises(DataError, match=r"senteval\.tar: .*damaged: .*fetch again"):
-        hub.fetch_data("sts7", tmp_path / "data")
+        downloads.fetch_data("sts7", tmp_path / "data")
     assert not (tmp_path / "data" / "senteval").exists()
     assert not list((tmp_path / "data").glob(".unpack-*"))
 
@@ -174,16 +174,16 @@ def test_nothing_is_fetched_over_an_open_line(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", address)
     with pytest.raises(InputError) as caught:
-        hub.fetch_data("sts7", tmp_path / "data")
+        downloads.fetch_data("sts7", tmp_path / "data")
     assert (caught.value.where, caught.value.expected) == ("HF_ENDPOINT", "https://HOST")
     assert address in caught.value.what
 
 
 def test_a_file_that_the_hub_has_no_hash_of_is_not_fetched(server: Hub, tmp_path: Path) -> None:
-    server.files[hub.ARCHIVE] = tar_of(small_sts_files())
+    server.files[downloads.ARCHIVE] = tar_of(small_sts_files())
     server.etag = "../../../etc/passwd"
     with pytest.raises(BenchError, match=r"senteval\.tar could not be .* no sha256 to check it against"):
-        hub.fetch_data("sts7", tmp_path / "data")
+        downloads.fetch_data("sts7", tmp_path / "data")
     assert server.served == []
     assert everything(tmp_path) == {}
 

@@ -17,8 +17,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bench.errors import BenchError, DataError, InputError, printable
-from bench.gate.tables import format_gate_markdown, format_junit
 from bench.gate.verdict import CellVerdict, Gate, Status
+from bench.gate.verdict_tables import format_gate_markdown, format_junit
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS

@@ -18,7 +18,7 @@ from bench.data.senteval import SOURCES
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError
 from bench.eval.embeddings import embed_sentences
-from bench.eval.sgd import ClassifierSettings
+from bench.eval.sgd_classifier import ClassifierSettings
 from bench.eval.sts import predict_similarities, score_task
 from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.records.store import ResultStore
-from bench.site.output import SiteOutput, open_site
+from bench.site.site_files import SiteOutput, open_site
 from tests.support.campaigns import make_record
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.site import add, contents, dead_links, failed, make_site, read, real, small, times

@@ -16,7 +16,7 @@ import pytest
 
 from bench.comparison import ranked_items
 from bench.data.tasks import PairSubset, PairTask
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.eval.rescoring import load_record_tasks
 from bench.records.record import RunRecord, parse_record
 from bench.records.store import ResultStore
@@ -25,7 +25,7 @@ from bench.reports.merge_campaigns import scan_campaign
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.pairwise_tests import run_pairwise_tests
-from bench.site.campaign_page import compare_method_pairs, rank_by_seed_count
+from bench.site.campaign_files import compare_method_pairs, rank_by_seed_count
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.messages import missing_facts
 from tests.support.site import (
@@ -253,8 +253,8 @@ def test_a_file_that_quotes_real_data_is_refused(data_dir: Path, tmp_path: Path,
 
 
 def test_history_is_a_page_where_it_is_asked_for(made: tuple[Path, Path], tmp_path: Path) -> None:
-    from bench.gate.tables import format_gate_json
     from bench.gate.verdict import CellVerdict, Drop, Gate, Status
+    from bench.gate.verdict_tables import format_gate_json
 
     cell = CellVerdict(("mini", HOSTILE[0], "toy"), Status.OK, (1, 2), (1, 2), {"avg": Drop(0.6, 0.59)}, None)
     (tmp_path / "verdicts").mkdir()

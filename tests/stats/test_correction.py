@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
+from bench.stats.argument_checks import make_generator
 from bench.stats.correction import adjust_p_values, benjamini_hochberg, holm
-from bench.stats.inputs import make_generator
 
 P = {"simcse": 0.01, "whitening": 0.04, "untrained": 0.03, "diffcse": 0.005}
 

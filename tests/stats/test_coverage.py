@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.stats.argument_checks import make_generator
 from bench.stats.coverage import TABLE, CoverageRow, find_coverage, read_coverage, write_coverage
-from bench.stats.inputs import make_generator
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import welch
 

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW  # type: ignore[import-untyped]
 
+from bench.stats.argument_checks import make_generator
 from bench.stats.equivalence import (
     DifferenceEstimate,
     DifferenceInterval,
@@ -16,7 +17,6 @@ from bench.stats.equivalence import (
     largest_possible_difference,
     predict_run_difference,
 )
-from bench.stats.inputs import make_generator
 from bench.stats.item_statistics import SuiteDraws
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import one_sample, welch

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.stats.argument_checks import FloatArray, make_generator
 from bench.stats.equivalence import equivalence_test, estimate_from_interval
-from bench.stats.inputs import FloatArray, make_generator
 from bench.stats.item_statistics import SuiteDraws, draw_suite
 from bench.stats.variance_components import hierarchical_bootstrap, variance_components
 

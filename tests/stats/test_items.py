@@ -10,10 +10,10 @@ from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, f1_score  # type: ignore[import-untyped]
 
 from bench.stats import resampling
+from bench.stats.argument_checks import FloatArray, make_generator
+from bench.stats.classification_statistics import average_precision, mcnemar, weighted_f1
 from bench.stats.correlations import CorrelationTest, partial_spearman, rank_correlation, steiger, williams
-from bench.stats.inputs import FloatArray, make_generator
 from bench.stats.item_statistics import draw_suite, item_difference, paired_bootstrap, spearman_interval
-from bench.stats.labels import average_precision, mcnemar, weighted_f1
 from bench.stats.resampling import mean_draws, spearman_draws, spearman_rows
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from bench.errors import InputError
-from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.argument_checks import FloatArray, make_generator
 from bench.stats.item_statistics import SuiteDraws
 from bench.stats.seed_design import RequestedTest, SeedDesign, SeedTest, choose_design, common_seeds
 from bench.stats.seed_pairs import paired_t, pairing_gain

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
 
-from bench.stats.inputs import make_generator
-from bench.stats.planning import (
+from bench.stats.argument_checks import make_generator
+from bench.stats.seed_planning import (
     Range,
     SeedPlan,
     compute_power_range,

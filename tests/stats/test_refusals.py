@@ -8,9 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from bench.stats.argument_checks import make_generator
+from bench.stats.classification_statistics import average_precision, mcnemar, weighted_f1
 from bench.stats.correction import Family, benjamini_hochberg, holm
 from bench.stats.correlations import partial_spearman, rank_correlation, steiger, williams
 from bench.stats.coverage import find_coverage
+from bench.stats.difference_test import pair_test
 from bench.stats.equivalence import (
     DifferenceEstimate,
     claim_test,
@@ -19,12 +22,8 @@ from bench.stats.equivalence import (
     largest_possible_difference,
     predict_run_difference,
 )
-from bench.stats.inputs import make_generator
 from bench.stats.item_statistics import SuiteDraws, draw_suite, item_difference, spearman_interval
-from bench.stats.labels import average_precision, mcnemar, weighted_f1
 from bench.stats.outliers import outlier_limit
-from bench.stats.pair_test import pair_test
-from bench.stats.planning import detectable_difference, plan_seeds, welch_power
 from bench.stats.ranks import PairTest, rank_methods
 from bench.stats.resampling import draw_counts, mean_draws, resample_statistics, spearman_draws
 from bench.stats.robustness import (
@@ -37,6 +36,7 @@ from bench.stats.robustness import (
     superiority_interval,
 )
 from bench.stats.seed_pairs import paired_t, pairing_gain
+from bench.stats.seed_planning import detectable_difference, plan_seeds, welch_power
 from bench.stats.seeds import (
     exact_permutation,
     judge_p_value,

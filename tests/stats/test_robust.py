@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bench.stats.inputs import FloatArray, make_generator
+from bench.stats.argument_checks import FloatArray, make_generator
 from bench.stats.outliers import find_outliers, outlier_limit
 from bench.stats.robustness import (
     IqmDifference,

@@ -5,7 +5,7 @@ from __future__ import annotations
 RIGHT = """
 import hashlib, random, time
 import numpy as np
-from bench.card import MethodCard, Option
+from bench.method_card import MethodCard, Option
 from bench.registry import add_method
 from bench.stages import StageSpec
 

@@ -13,7 +13,7 @@ import click
 from bench.cli.main import cli
 from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override, parse_seeds
-from bench.config.spec import ALL_METHODS, MethodRequest
+from bench.config.run_spec import ALL_METHODS, MethodRequest
 from bench.config.sweeps import find_sweep
 from bench.data.mteb_names import split_suites
 from bench.data.suites import SUITES

@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bench.data import hub, probing_files, senteval
+from bench.data import downloads, probing_files, senteval
 
 FOLDERS = (
-    f"/datasets/{hub.REPOSITORY}/resolve/{hub.REVISION}",
+    f"/datasets/{downloads.REPOSITORY}/resolve/{downloads.REVISION}",
     f"/{probing_files.REPOSITORY}/{probing_files.REVISION}/data/probing",
 )
 
@@ -79,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("ETag", f'"{etag}"')
-        self.send_header("X-Repo-Commit", hub.REVISION)
+        self.send_header("X-Repo-Commit", downloads.REVISION)
         self.end_headers()
         if body:
             self.server.served.append((name, wanted))

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.card import OptionValue
 from bench.losses.modified_noncontrastive import LOSSES
 from bench.losses.paradigm_losses import arccon, met, mpt, unit_info_nce
+from bench.method_card import OptionValue
 from bench.registry import discover
 
 Loss = Callable[..., Tensor]

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.card import OptionValue
 from bench.encoder import Progress
 from bench.errors import BenchError
+from bench.method_card import OptionValue
 from bench.nn import backbone
 from bench.nn.backbone import IndexedRows, TransformerEncoder
 from bench.registry import discover

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.card import OptionValue
+from bench.method_card import OptionValue
 
 CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
     "simcse": ("simcse", {}, "simcse"),

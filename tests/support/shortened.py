@@ -15,7 +15,7 @@ from bench.config.sweeps import SWEEPS, Backbone, Sweep, SweepPoint
 from bench.data.mini import generator, mini_tasks, minimal_pairs, world_text
 from bench.eval import rescoring
 from bench.execution import runner
-from bench.papers import flops as scale
+from bench.papers import paper_compute as scale
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from bench.cli.main import main
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from tests.support.campaigns import HOSTILE, TASKS, make_record

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from bench.card import OptionValue
+from bench.method_card import OptionValue
 from bench.nn.backbone import load_backbone
 from bench.training import sentence_encoder
 from bench.training.masking import mask_tokens

@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.card import BuildContext, OptionValue
 from bench.config.method_ids import parse_methods
-from bench.config.spec import RunSpec
-from bench.data.toy import make_toy_task
+from bench.config.run_spec import RunSpec
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import Encoder, PairScorer
 from bench.eval.sts import dev_spearman
+from bench.method_card import BuildContext, OptionValue
 from bench.plan.plan import Plan, make_plan
 from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod

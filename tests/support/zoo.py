@@ -23,8 +23,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from bench.data.data_source import World
 from bench.data.mini.world_text import training_text
-from bench.data.source import World
 from bench.nn.backbone import silence_libraries
 
 VOCABULARY = 600

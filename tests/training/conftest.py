@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.data.corpus import Corpus, make_corpus
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.records.fingerprint import compute_family_key, find_fact_differences
 from bench.records.record import RunRecord
 from bench.training.pretraining import PretrainSettings

@@ -25,11 +25,11 @@ from transformers import configuration_utils
 
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
+from bench.data.data_source import World
 from bench.data.mini import world_text
 from bench.data.mini.generator import draw_customs, sample_event
 from bench.data.mini.grammar import Draw, realise
 from bench.data.mini.world_text import pretraining_text
-from bench.data.source import World
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm

@@ -13,7 +13,7 @@ import pytest
 
 from bench.errors import DataError
 from bench.execution.encoder_builder import EncoderBuilder
-from bench.reports.tables.relation import Rho
+from bench.reports.tables.probe_correlations import Rho
 from bench.stages import Stage
 from bench.stats.item_statistics import spearman_interval
 from bench.stats.seeds import one_sample

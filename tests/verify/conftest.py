@@ -18,7 +18,7 @@ PLUGIN = '''
 """A method that says when its file is run."""
 import os
 from bench_test_methods import Noise
-from bench.card import MethodCard
+from bench.method_card import MethodCard
 from bench.registry import add_method
 
 with open(os.environ["LOADED"], "a") as stream:

@@ -154,10 +154,10 @@ def test_a_record_in_another_methods_folder(results: Cli) -> None:
 
 
 def test_edited_gold_scores(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.data import toy
+    from bench.data import toy_suite
     from bench.eval import rescoring
 
-    real = toy.make_toy_task()
+    real = toy_suite.make_toy_task()
     subset = real.subsets[0]
     flipped = type(subset)(subset.name, subset.first, subset.second, tuple(-gold for gold in subset.gold))
     other = type(real)(real.id, (flipped, *real.subsets[1:]))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.errors import DataError
-from bench.exchange.bundle_contents import list_distributions
+from bench.exchange.campaign_bundle import list_distributions
 from bench.records.integrity import find_seal_fault
 from bench.records.record import parse_record, record_to_json
 from bench.records.store import ResultStore
@@ -81,7 +81,7 @@ def test_the_bytes_are_those_of_every_python() -> None:
 
 def test_no_path_of_the_machine_is_in_it(work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     said = f'{{"unchecked": {{"scores: no file {work / "data" / "x.txt"}": 1}}}}\n'
-    monkeypatch.setattr("bench.exchange.bundle_contents.verification_json", lambda verified: said)
+    monkeypatch.setattr("bench.exchange.campaign_bundle.verification_json", lambda verified: said)
     assert cli(*MINE)[0] == 0
     found = archive.read_bundle(work / "new.zip").files["verify.json"]
     assert json.loads(found) == {"unchecked": {"scores: no file x.txt": 1}}

@@ -14,7 +14,7 @@ import pytest
 
 from bench.config import profiles
 from bench.config.method_ids import parse_methods, parse_override
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 from bench.config.sweep_manifest import Manifest, save_manifest
 from bench.config.sweeps import SWEEPS, Backbone
 from bench.errors import InputError

@@ -19,7 +19,7 @@ import pytest
 from filelock import FileLock
 
 from bench.config import sweep_manifest as manifest
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.eval.suite_measures import measure_of
 from bench.exchange import bundle_merge as merging
 from bench.records import integrity
@@ -317,7 +317,7 @@ def test_what_verification_finds_and_what_is_refused(work: Path, cli: Cli, files
 def test_scores_that_nobody_here_can_check(
     work: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, files: Files
 ) -> None:
-    from bench.data.source import data_folder
+    from bench.data.data_source import data_folder
 
     monkeypatch.delenv("BENCH_DATA", raising=False)
     assert data_folder(None) is None

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bench.data import pins
+from bench.data import lock_files
 from bench.execution.repetition import build_rerun_spec, compare_notes, find_repeating_job
 from bench.plan.plan import make_plan
 from bench.records.record import parse_record
@@ -70,7 +70,7 @@ def test_nobody_is_said_to_have_learned_from_labels(cli: Cli) -> None:
     path = run(cli, "simcse", "simcse")
     assert found_by_verify(cli) == {}
     before = path.read_text()
-    said = pins.unpinned_note("was audited by the maintainers (p < 0.001), and any other text")
+    said = lock_files.unpinned_note("was audited by the maintainers (p < 0.001), and any other text")
     forge(path, lambda record: record["notes"].append(said))
     assert found_by_verify(cli) == {where(path): {"notes"}}
     path.write_text(before)
@@ -96,7 +96,7 @@ def test_notes_are_those_of_the_run(results: Cli, path: Path, edit: Edit) -> Non
 
 
 def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
-    text = tmp_path / "corpus" / pins.WIKI1M
+    text = tmp_path / "corpus" / lock_files.WIKI1M
     text.parent.mkdir()
     text.write_text("".join(f"{sentence}\n" for sentence in toy_sentences()))
     path = run(cli, "simcse", "simcse", given=("--corpus", str(text), "--backbone", str(tiny_bert)))
@@ -104,15 +104,15 @@ def test_where_a_text_came_from_is_said_in_one_form(cli: Cli, tmp_path: Path, ti
     record = parse_record(path.read_text(), str(path))
     spec = build_rerun_spec(record, None, str(tiny_bert), text, (), tmp_path)
     unpinned = make_plan(spec)
-    pins.write_pin(text, pins.measure_text(text, address="https://example.org/wiki"))
+    lock_files.write_pin(text, lock_files.measure_text(text, address="https://example.org/wiki"))
     pinned = make_plan(spec)
     assert note in record.notes
     for plan in (unpinned, pinned):
         without = replace(record, notes=tuple(each for each in record.notes if each != note))
         for honest in (record, without):
             assert list(compare_notes(honest, plan, find_repeating_job(plan, honest))) == []
-        for name in ("was audited by the maintainers, and any other text", pins.NLI):
-            planted = pins.unpinned_note(name)
+        for name in ("was audited by the maintainers, and any other text", lock_files.NLI):
+            planted = lock_files.unpinned_note(name)
             forged = replace(record, notes=(*record.notes, planted))
             found = list(compare_notes(forged, plan, find_repeating_job(plan, forged)))
             assert [missing_facts(what, planted) for what in found] == [[]]

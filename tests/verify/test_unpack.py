@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.exchange.bundle_contents import list_requirements, read_cards
+from bench.exchange.campaign_bundle import list_requirements, read_cards
 from bench.records.store import ResultStore
 from bench.verify import archive
 from tests.support.bundles import NOISE, edited, rewritten, snapshot, unchanged
@@ -19,8 +19,8 @@ from tests.verify.conftest import PLUGIN
 Files = dict[str, bytes]
 UNPACK = ("unpack", "local.zip", "--into", "shared")
 CARD = """
-from bench import card
-from bench.card import MethodCard, Option
+from bench import method_card as card
+from bench.method_card import MethodCard, Option
 class One:
     card = card.MethodCard("one", "test", "first" " line", 1, equations=["a", "b"], needs_backbone=False,
                            options=(Option("k", -2, "help", minimum=-3), Option("way", "x", "w", ("x", "y"))))

@@ -12,9 +12,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench.card import MethodCard, OptionValue
-from bench.config.spec import METHOD_NAME
+from bench.config.run_spec import METHOD_NAME
 from bench.errors import DataError, InputError, suggest_name, unknown_name
+from bench.method_card import MethodCard, OptionValue
 from bench.records.environment import packed_backbone
 from bench.schema import (
     Block,

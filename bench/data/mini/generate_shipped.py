@@ -9,8 +9,8 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.data.data_source import ALL_COPIES, DEFAULT_SEED
 from bench.data.mini.generator import PAIRS, draw_copy_rows, draw_pairs
-from bench.data.source import ALL_COPIES, DEFAULT_SEED
 
 FOLDER = Path(__file__).parent / "shipped"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from operator import attrgetter
 
+from bench.data.data_source import COPIES, FURTHER_COPIES, GENERATOR, SPLIT
 from bench.data.mini.grammar import Draw, Event, realise
 from bench.data.mini.lexicon import Lexicon, Topic, load_lexicon
-from bench.data.source import COPIES, FURTHER_COPIES, GENERATOR, SPLIT
 
 TRAINING_SENTENCES = 24_000
 TRIPLETS = 6_000

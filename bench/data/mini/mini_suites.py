@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.data.source import World
+from bench.data.data_source import World
 
 if TYPE_CHECKING:
     from bench.data.contrast_items import ContrastTask

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from bench.data.data_source import GENERATOR, World
 from bench.data.local_tasks import LocalTask, Row
 from bench.data.mini.generator import draw_customs, draw_partner, sample_event, word_cosine
 from bench.data.mini.grammar import Draw, Event, realise
 from bench.data.mini.world_text import graded_pairs
-from bench.data.source import GENERATOR, World
 from bench.data.tasks import LabelledSplit, LabelledTask
 
 Rows = tuple[Row, ...]

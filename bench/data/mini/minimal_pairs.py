@@ -7,10 +7,10 @@ from functools import cache
 from typing import TypeVar
 
 from bench.data.contrast_items import ContrastTask, Triple
+from bench.data.data_source import GENERATOR
 from bench.data.mini.generator import Customs, draw_customs, event_split, sample_event
 from bench.data.mini.grammar import Draw, Event, noun_phrases, realise
 from bench.data.mini.lexicon import Concept
-from bench.data.source import GENERATOR
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 
 from bench.data.corpus import Corpus, make_corpus
+from bench.data.data_source import ALL_COPIES, COPIES, DEFAULT_SEED, World
 from bench.data.labelled_pairs import make_pairs
-from bench.data.source import ALL_COPIES, COPIES, DEFAULT_SEED, World
 from bench.data.tasks import PairSubset, PairTask
 
 SHIPPED = (DEFAULT_SEED,)

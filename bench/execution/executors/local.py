@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from bench.config.plugins import load_plugins
-from bench.config.spec import Plugin
+from bench.config.run_spec import Plugin
 from bench.errors import CellFailedError
 from bench.training.child_processes import exit_on_interrupt, hold_interrupts, wait_for_sigterm
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.config.plugins import load_plugins
-from bench.config.spec import Plugin
+from bench.config.run_spec import Plugin
 from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.executors.cluster import WHERE, hold_folder, join_cluster
 from bench.execution.executors.local import Begins, Needs, Result, Task, begin_always, need_nothing, take_task

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bench.card import BuildContext, MethodCard, Option, OptionValue
 from bench.config.sweeps import Backbone, SweepPoint, add_sweep
 from bench.encoder import FloatArray, Progress
+from bench.method_card import BuildContext, MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 

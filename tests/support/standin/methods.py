@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from bench.card import OptionValue
+from bench.method_card import OptionValue
 from bench.nn.backbone import TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, StageSpec, TrainedMethod

@@ -16,26 +16,26 @@ import torch
 
 from bench.baselines.whitening import TargetWhitening
 from bench.data.corpus import make_corpus
-from bench.data.source import DataSource
+from bench.data.data_source import DataSource
 from bench.data.suites import load_transfer
-from bench.data.toy import make_toy_task
+from bench.data.toy_suite import make_toy_task
 from bench.encoder import Encoder
 from bench.eval.embeddings import stream_embeddings
-from bench.eval.logistic import LogisticSolver
-from bench.eval.sgd import ClassifierSettings
+from bench.eval.logistic_regression import LogisticSolver
+from bench.eval.sgd_classifier import ClassifierSettings
 from bench.eval.sts import predict_similarities, score_suite
 from bench.eval.transfer import Protocol
 from bench.eval.transfer_suite import evaluate_transfer
 from bench.eval.vector_storage import VectorFile
 from bench.gradient.held_out import watch_training
-from bench.gradient.views import dropout_views, embedding_figures
+from bench.gradient.real_embeddings import dropout_views, embedding_figures
 from bench.nn import backbone, encoder_folder
 from bench.nn import tokens as batches
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.denoising import DenoisedEncoder
 from bench.nn.encoder_folder import export_encoder, load_encoder
+from bench.nn.half_precision import cast_encoder
 from bench.nn.model_folder import resolve_folder
-from bench.nn.precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.probes import PROBES, cost
 from bench.probes.interface import ProbeData, ProbeOptions

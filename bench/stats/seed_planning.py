@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize, stats
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
-from bench.stats.inputs import FloatArray, check_level
+from bench.stats.argument_checks import FloatArray, check_level
 from bench.stats.seeds import satterthwaite, side_parts
 from bench.stats.spread import Spread
 

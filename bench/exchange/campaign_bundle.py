@@ -14,13 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bench.card import MethodCard, Option, check_card
 from bench.config import profiles
 from bench.config import sweep_manifest as manifest
 from bench.config.profiles import DEFAULT
-from bench.config.spec import Plugin
+from bench.config.run_spec import Plugin
 from bench.data.suites import SUITES
 from bench.errors import BenchError, DataError, InputError, NewerRecordError
+from bench.method_card import MethodCard, Option, check_card
 from bench.records.environment import plugin_file_hashes, strip_paths
 from bench.records.filesystem import create_folder_atomically, read_regular_file
 from bench.records.record import EXTERNAL, RunRecord

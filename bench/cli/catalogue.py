@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     data_option,
@@ -19,12 +20,11 @@ from bench.cli.options import (
     text_column_option,
     warn_unused_tables,
 )
-from bench.cli.strict_option import strict_option
 from bench.errors import DataError, InputError, printable
 
 if TYPE_CHECKING:
-    from bench.card import MethodCard
-    from bench.config.spec import MethodRequest
+    from bench.config.run_spec import MethodRequest
+    from bench.method_card import MethodCard
 
 NameRows = list[tuple[str, str]]
 _CARD = 14
@@ -146,7 +146,7 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
     every option with its source: given, the profile's table, its budget, or the card.
     """
     from bench.config.method_ids import parse_method, parse_overrides
-    from bench.config.spec import RunSpec
+    from bench.config.run_spec import RunSpec
     from bench.registry import discover
 
     load_plugin_options(plugins)
@@ -164,7 +164,7 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
         for line in format_card(card):
             click.echo(line)
         return
-    from bench.plan.explain import explain_method
+    from bench.plan.method_explanation import explain_method
 
     warn_unused_tables(profile)
     given_texts = {name: options[name] for name in ("corpus", "text_column", "pairs")}
@@ -174,9 +174,9 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
 
 
 def _print_folder(request: MethodRequest, card: MethodCard) -> None:
-    from bench.card import BuildContext
     from bench.config.method_ids import split_argument
-    from bench.execution.folder_report import report_folder
+    from bench.execution.model_folder_report import report_folder
+    from bench.method_card import BuildContext
     from bench.nn.model_folder import resolve_folder
     from bench.registry import METHODS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bench.config import profiles
-from bench.config.spec import MethodRequest, RunSpec
+from bench.config.run_spec import MethodRequest, RunSpec
 from bench.data.training_data import TrainingData, read_training_data
 from bench.errors import InputError
 from bench.plan import cell_expansion

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from bench.data import pins, probing_files, senteval
+from bench.data import lock_files, probing_files, senteval
 from bench.data.labelled_pairs import read_pairs
 from bench.data.suites import GROUPS, check_reference, is_reference, read_task
 from bench.data.tar import iter_members
@@ -24,10 +24,10 @@ from bench.errors import BenchError, DataError, InputError, unknown_name
 REPOSITORY = "princeton-nlp/datasets-for-simcse"
 REVISION = "e145e8bb659b2aa2669f32ef79cb4cdef6c58fef"  # head of main since 2021-09-03
 ARCHIVE = "senteval.tar"
-CORPUS = pins.WIKI1M
+CORPUS = lock_files.WIKI1M
 CORPUS_LINES = (1_000_000, 1_000_001)  # the last line may be unfinished
 PAIRS = 275_601  # triplets of SimCSE's NLI file according to the paper
-TEXTS = {"wiki1m": CORPUS, "nli": pins.NLI}
+TEXTS = {"wiki1m": CORPUS, "nli": lock_files.NLI}
 """SimCSE's training texts, which have no published hash."""
 NAMES = (*GROUPS, *TEXTS, "probing")
 PROBING_ADDRESS = "https://raw.githubusercontent.com"
@@ -154,33 +154,33 @@ def unpack_archive(archive: Path, target: Path, files: Sequence[str]) -> None:
 
 def _is_pinned(text: Path) -> bool:
     """Check a text against its lock file, False if one is missing; raises DataError for another text."""
-    if not text.is_file() or pins.read_pin(text) is None:
+    if not text.is_file() or lock_files.read_pin(text) is None:
         return False
-    pins.check_pin(text, pins.hash_file(text))
+    lock_files.check_pin(text, lock_files.hash_file(text))
     return True
 
 
 def _fetch_text(target: Path, folder: Path) -> None:
     """Put a training text in place after its lock file, or measure an existing one that lacks it."""
     if target.is_file() and _passes(check_text_size, target):
-        pins.write_pin(target, pins.measure_text(target))
+        lock_files.write_pin(target, lock_files.measure_text(target))
         return
-    pin, remote = pins.read_pin(target), _query_hub(target.name)
+    pin, remote = lock_files.read_pin(target), _query_hub(target.name)
     if pin is not None and pin.sha256 != remote.etag:
         what = f"the hub has another text than was pinned on {pin.date[:10]}: sha256 {remote.etag}"
-        hint = f"nothing was fetched; to accept it, delete {pins.lock_file(target)} and fetch again"
+        hint = f"nothing was fetched; to accept it, delete {lock_files.lock_file(target)} and fetch again"
         raise DataError(what, where=remote.address, expected=pin.sha256, hint=hint)
     file = _download_file(target.name, remote, folder)
     check_text_size(file)
     target.parent.mkdir(parents=True, exist_ok=True)
     if pin is None or pin.address is None:
-        pins.write_pin(target, pins.measure_text(file, address=remote.address, etag=remote.etag))
+        lock_files.write_pin(target, lock_files.measure_text(file, address=remote.address, etag=remote.etag))
     file.replace(target)
 
 
 def check_text_size(text: Path) -> None:
     """Raise DataError for a text of SimCSE's with another number of lines or triplets."""
-    if text.name == pins.NLI:
+    if text.name == lock_files.NLI:
         pairs = read_pairs(text)
         if len(pairs.negatives) != PAIRS:
             kind = "triplets" if pairs.negatives else "pairs"
@@ -198,7 +198,7 @@ class _Remote:
     url: str
     etag: str  # hash of the file, as the hub's etag of large files
     size: int | None
-    digest: Callable[[Path], str] = pins.hash_file
+    digest: Callable[[Path], str] = lock_files.hash_file
     source: str = REPOSITORY
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from bench.stats.inputs import FloatArray, check_level, check_sides
+from bench.stats.argument_checks import FloatArray, check_level, check_sides
 from bench.stats.ranks import PairTest
 from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 

@@ -13,7 +13,7 @@ from bench.render.grid import DASH, SCALE, Grid
 if TYPE_CHECKING:
     from bench.plan.plan import Plan
     from bench.plan.seed_power import Detection, Outlook, PlannedPair
-    from bench.stats.planning import Range
+    from bench.stats.seed_planning import Range
 
 
 def check_detection_options(
@@ -57,7 +57,7 @@ def _detection_grid(found: Detection, given: float | None) -> Grid:
 
 
 def _outlook_cells(outlook: Outlook, pair: PlannedPair) -> tuple[str, ...]:
-    from bench.stats.planning import describe_seed_plan
+    from bench.stats.seed_planning import describe_seed_plan
 
     spread = outlook.spread
     design = {"pairs": "pairs", "sides": "unpaired", "one side": "one has no seeds"}[spread.design]

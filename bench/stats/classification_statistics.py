@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, norm
 
-from bench.stats.inputs import FloatArray
+from bench.stats.argument_checks import FloatArray
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.config.spec import RunSpec
+from bench.config.run_spec import RunSpec
 
 GENERATOR = 1
 SPLIT = 1

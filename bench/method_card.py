@@ -272,7 +272,7 @@ def check_card(method: object) -> None:
     if place := find_fault(_convert_to_json(card), _CARD):
         raise InputError(
             f"'{place}' on the card of {name} is missing or of another type",
-            expected="the type that bench.card documents",
+            expected="the type that bench.method_card documents",
         )
     for need in card.needs:
         if need.what not in NEEDS:

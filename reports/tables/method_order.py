@@ -25,8 +25,8 @@ from bench.reports.record_groups import (
     summarise_scores,
 )
 from bench.reports.tables.pairwise_tests import LEVEL, run_pairwise_tests
+from bench.reports.tables.probe_correlations import count_independent, rho_value, trained_stages
 from bench.reports.tables.published_figures import Footnotes, figure_remarks, published_names
-from bench.reports.tables.relation import count_independent, rho_value, trained_stages
 from bench.stats.correlations import RankCorrelation, rank_correlation
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from bench.card import MethodCard
 from bench.comparison.selection import group_by
+from bench.method_card import MethodCard
 from bench.records.record import RunRecord, safe_name
 from bench.registry import own_methods
 from bench.render.grid import DASH, Grid

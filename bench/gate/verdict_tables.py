@@ -13,7 +13,7 @@ from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Question, St
 from bench.render.formats import markdown_escape, render_markdown
 from bench.render.formats import render_text as plain_text
 from bench.render.grid import DASH, SCALE, Grid, format_difference, format_interval, format_score, no_width
-from bench.stats.pair_test import PAIRED, WELCH
+from bench.stats.difference_test import PAIRED, WELCH
 
 WORDS = {status: status.upper() if status in BAD else str(status) for status in Status}
 WORDS[Status.DIFFERENT] = "NOT COMPARABLE"

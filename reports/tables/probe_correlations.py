@@ -17,9 +17,9 @@ from bench.render.grid import DASH, Grid, format_number, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records, summarise_scores
 from bench.reports.tables.probes import check_same_sentences, describe_sentences, number_at, probed_runs
+from bench.stats.argument_checks import MIN_PAIRS
 from bench.stats.correlations import EQUAL, partial_spearman
 from bench.stats.coverage import CoverageRow, find_coverage
-from bench.stats.inputs import MIN_PAIRS
 from bench.stats.item_statistics import spearman_interval
 from bench.stats.resampling import spearman_rows
 

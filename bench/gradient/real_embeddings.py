@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from bench.errors import BenchError
-from bench.gradient.angles import TAUS, FloatArray, RatioBounds, ratio_bounds
+from bench.gradient.sampled_angles import TAUS, FloatArray, RatioBounds, ratio_bounds
 from bench.nn.backbone import TransformerEncoder
 from bench.nn.device import to_float64
 from bench.training.batch_encoding import pooled_states

@@ -36,7 +36,7 @@ from bench.reports.tables.pairwise_tests import (
     run_pairwise_tests,
 )
 from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, make_entry
-from bench.site.page import Site, render_data_file, render_page
+from bench.site.page_frame import Site, render_data_file, render_page
 from bench.site.shared_pages import method_file
 
 Files = dict[str, bytes]

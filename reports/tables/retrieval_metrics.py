@@ -10,7 +10,7 @@ from bench.comparison.selection import group_by
 from bench.data.published_tables import PublishedFigure, PublishedRow, load_figures
 from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.render.grid import Grid, ScoreCell, Value, summarise_values
-from bench.render.names import printed_name
+from bench.render.method_names import printed_name
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, finished_records, record_notes, summarise_scores
 from bench.reports.tables.published_figures import (

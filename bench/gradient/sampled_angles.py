@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bench.stats.inputs import make_generator
+from bench.stats.argument_checks import make_generator
 
 FloatArray = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError, printable
-from bench.eval.collapse import Collapse
+from bench.eval.embedding_collapse import Collapse
 from bench.execution.events import ENDED, RUN, SUFFIX, TRAINS
 from bench.execution.monitor import EventTail, finite_number
 from bench.records.record import safe_name

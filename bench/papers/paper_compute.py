@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from bench.card import OptionValue
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
+from bench.method_card import OptionValue
 from bench.plan.cell_expansion import profile_options
 from bench.registry import discover
 from bench.stages import PAIRS, ComposedMethod, StageSpec, TrainedMethod, planned_steps

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, check_device, data_option, device_options, text_column_option
-from bench.cli.strict_option import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
@@ -141,7 +141,7 @@ def _read_training_text(
 ) -> Corpus:
     from bench.config import profiles
     from bench.data.corpus import read_corpus
-    from bench.data.source import data_folder
+    from bench.data.data_source import data_folder
     from bench.data.training_data import profile_corpus, uses_world
 
     if (path is None) == (profile is None):

@@ -7,7 +7,8 @@ from statistics import median
 
 from markupsafe import Markup
 
-from bench.gate.tables import (
+from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Status, cell_name
+from bench.gate.verdict_tables import (
     WORDS,
     collect_gate_notes,
     describe_cell_verdict,
@@ -17,7 +18,6 @@ from bench.gate.tables import (
     format_short_p_value,
     select_headline_cells,
 )
-from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Status, cell_name
 from bench.render.grid import DASH, SCALE, format_difference, format_interval, format_score
 from bench.render.svg_marks import Axis, escape_markup, line_between
 from bench.render.template import own_file, page_environment
