@@ -20,6 +20,7 @@ from bench.stats.single_step import common_correlation, correct_family
 
 ROWS = (5, 20, 46)
 SEEDS = (2, 3, 5, 8, 10)
+UNPAIRED = ((2, 2), (3, 3), (5, 5), (10, 10), (3, 5), (5, 3), (5, 10), (10, 5), (2, 10))
 DESIGNS = ("normal", "spread 4:1", "log-normal 4:1", "collapse", "collapsing baseline", "copies")
 FALL = 6.0
 TARGET = "further seeds, all rows at once"
@@ -69,6 +70,23 @@ def family(sizes: Sizes) -> Iterator[CoverageRow]:
             yield row("best", setting, bold, 1 - ALPHA, TARGET)
 
 
+def unpaired(sizes: Sizes) -> Iterator[CoverageRow]:
+    """Welch's intervals of a family by Bonferroni, rows of n_a seeds against a baseline of n_b.
+
+    They have the degrees of freedom of the fewer seeds.
+    """
+    for design, rows, (few, base) in product(("normal", "spread 4:1"), ROWS, UNPAIRED):
+        setting = Setting(f"{design}, {rows} rows", (few, base))
+        rng, width = rng_of("bonferroni", setting), 4 if design == "spread 4:1" else 1
+        a = width * rng.standard_normal((sizes.few, rows, few))
+        b = rng.standard_normal((sizes.few, 1, base))
+        total = a.var(2, ddof=1) / few + b.var(2, ddof=1) / base
+        half = stats.t.ppf(1 - ALPHA / rows / 2, min(few, base) - 1) * np.sqrt(total)
+        means = a.mean(2) - b.mean(2)
+        yield row("bonferroni", setting, (np.abs(means) <= half).all(1), 1 - ALPHA, TARGET)
+        yield row("best, unpaired", setting, ~(means - half > 0).any(1), 1 - ALPHA, TARGET)
+
+
 def skewed(sizes: Sizes) -> Iterator[CoverageRow]:
     """Welch's and the paired t interval of log-normal scores, of which a's have four times b's spread."""
     for seeds in SEEDS:
@@ -82,4 +100,4 @@ def skewed(sizes: Sizes) -> Iterator[CoverageRow]:
         yield row("paired t", setting, holds(paired, true), 1 - ALPHA)
 
 
-PARTS = (family, skewed)
+PARTS = (family, unpaired, skewed)

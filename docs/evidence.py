@@ -42,6 +42,8 @@ NAMES = {
     "steiger, Pearson's r": "Steiger's test of Pearson's r",
     "mcnemar": "McNemar's test",
     "max-t": "rows against a baseline, single-step max-t",
+    "bonferroni": "rows against a baseline, unpaired, Bonferroni",
+    "best, unpaired": "the best row is bold, unpaired",
     "best": "the best row is bold",
     "gate": "a gate of ten cells over unchanged code that fails",
 }

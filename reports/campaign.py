@@ -141,6 +141,11 @@ class Campaign:
         chosen: MethodFamily = self.kept[key]
         return chosen
 
+    def listed(self, records: Sequence[RunRecord]) -> list[RunRecord]:
+        """Return the records of the rows that a table of one profile and suite lists."""
+        hidden = frozenset() if self.all_rows else self.family(records).hidden
+        return [record for record in records if record.method not in hidden]
+
     def sweeps_by_name(self) -> dict[str, list[Manifest]]:
         """Return the grids of each sweep."""
         return group_by(self.sweeps, lambda manifest: manifest.sweep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,13 +61,14 @@ _paper_options = combine_options(
     "--baseline",
     metavar="METHOD",
     shell_complete=completion.recorded_method,
-    help="Compare the rows with this one; default: simcse, where it is tested.",
+    help="Row that the others are compared with; default: simcse, if it has two seeds.",
 )
 @strict_option(
     "--family",
     "family_kind",
     type=click.Choice(["baseline", "all"]),
-    help="What is tested together: rows against the baseline (default where there is one), or all pairs.",
+    help="Tests of the leaderboard: rows against the baseline (default where there is one), or all pairs, "
+    "for ranks alone.",
 )
 @strict_option(
     "--margin",
@@ -124,6 +126,10 @@ def report_command(
         raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
     if width is not None and form != "text":
         raise InputError("--width is for text", where="bench report", hint="leave it out")
+    if math.isnan(chosen["margin"]):
+        raise InputError(
+            "nan is no number of points", where="--margin", expected="a number above 0, such as 0.5"
+        )
     source, damaged = _load_campaign(**chosen, published=bool(given))
     try:
         method_ids = list(dict.fromkeys(record.method for record in source.records))
@@ -161,6 +167,17 @@ def _raise_damaged(errors: Sequence[DataError]) -> None:
         print_stderr(str(error))
     if errors:
         raise BenchError(f"{len(errors)} records can't be read", hint="the lines above say why")
+
+
+def _check_baseline(source: Campaign) -> None:
+    """Raise InputError for a baseline that is set aside in every profile and suite."""
+    from bench.reports.record_groups import by_profile_and_suite
+
+    families = [source.family(records) for records in by_profile_and_suite(source.records)]
+    reasons = [family.aside.get(source.baseline or "") for family in families]
+    if source.baseline is not None and reasons and all(reasons):
+        what = f"'{source.baseline}' is set aside ({reasons[0]}), so nothing is compared with it"
+        raise InputError(what, where="--baseline", hint="name it and the other rows in --methods")
 
 
 def _load_campaign(
@@ -219,5 +236,6 @@ def _load_campaign(
     )
     source = method_choice.restrict_campaign(source, rows, known, given=order == "given")
     names = method_choice.PUBLISHED if names is None and published else names
+    _check_baseline(source)
     source = method_choice.name_methods(source, names, {entry.record.method for entry in collected})
     return source, [error for entry in merged for error in entry.errors]

@@ -82,7 +82,7 @@ def _explain_columns(found: Detection) -> str:
     tests = f"{found.family} pairs of methods"
     if found.baseline is not None:
         tests = f"{found.family} rows against {printable(found.baseline)}"
-    correction = f", corrected for {tests} (Bonferroni), as bench report tests" if found.family > 1 else ""
+    correction = f", corrected for {tests} (Bonferroni)" if found.family > 1 else ""
     known = any(o.spread.pilot is not None for pair in found.pairs for o in pair.outlooks)
     brackets = "; in brackets: with the spread at both ends of its interval of 5 to 95%" if known else ""
     return (

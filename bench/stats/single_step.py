@@ -7,7 +7,7 @@ a family whose differences have one common correlation, estimated from the score
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,11 +59,13 @@ def common_correlation(differences: ArrayLike) -> float:
     0.98
     """
     values = np.asarray(differences, dtype=np.float64)
+    if len(values) < 3:
+        return 0.0
     deviations = values - values.mean(axis=0)
     lengths = np.sqrt((deviations**2).sum(axis=0))
     varies = lengths > 0
     rows = int(varies.sum())
-    if rows < 2 or len(values) < 3:
+    if rows < 2:
         return 0.0
     standard = deviations[:, varies] / lengths[varies]
     total = float((standard.sum(axis=1) ** 2).sum())  # of all correlations, the diagonal's ones among them
@@ -102,32 +104,40 @@ def _smallest_p(counts: tuple[tuple[int, int], ...], correlation: float) -> Floa
     """(draws,) smallest p of rows of which none differs, sorted; ``counts`` are (seeds, rows)."""
     smallest = np.ones(DRAWS)
     for seeds, rows in counts:
-        sums = _draw_sums(seeds, rows)
+        draws = _draws_of(seeds)
+        mean, square, product = draws.take(rows)
         own, common = 1 - correlation, correlation
-        cross = np.sqrt(own * common)
-        means = np.sqrt(common) * sums["common mean"] + np.sqrt(own) * sums["mean"]
-        squares = common * sums["common square"] + own * sums["square"] + 2 * cross * sums["product"]
+        means = np.sqrt(common) * draws.common_mean + np.sqrt(own) * mean
+        squares = common * draws.common_square + own * square + 2 * np.sqrt(own * common) * product
         largest = np.sqrt((means**2 / squares).max(axis=1) * seeds * (seeds - 1))
         smallest = np.minimum(smallest, 2 * stdtr(seeds - 1, -largest))
     smallest.sort()
     return smallest
 
 
-@lru_cache(maxsize=8)
-def _draw_sums(seeds: int, rows: int) -> Mapping[str, FloatArray]:
-    """Means, sums of squared deviations and of products: of draws that rows share, and of each row's own.
+class _Draws:
+    """Sums over the draws of rows of n seeds, and over a draw that all rows share.
 
-    A draw x sqrt(1 - r) + c sqrt(r) has its mean and deviations from these at any correlation r.
+    A draw x sqrt(1 - r) + c sqrt(r) has its mean and deviations from these at any correlation r. The draws
+    of a row don't depend on the number of rows, nor the shared draw of a seed on the number of seeds.
     """
-    generator = np.random.default_rng([_SEED, seeds])
-    common = np.random.default_rng(_SEED).standard_normal((64, DRAWS))[:seeds].T[:, :, None]
-    deviations = common - common.mean(axis=1, keepdims=True)
-    sums = {"common mean": common.mean(axis=1), "common square": (deviations**2).sum(axis=1)}
-    columns: dict[str, list[FloatArray]] = {"mean": [], "square": [], "product": []}
-    for _ in range(rows):
-        own = generator.standard_normal((DRAWS, seeds))
-        spread = own - own.mean(axis=1, keepdims=True)
-        columns["mean"].append(own.mean(axis=1))
-        columns["square"].append((spread**2).sum(axis=1))
-        columns["product"].append((spread * deviations[:, :, 0]).sum(axis=1))
-    return sums | {name: np.stack(parts, axis=1) for name, parts in columns.items()}
+
+    def __init__(self, seeds: int) -> None:
+        common = np.random.default_rng(_SEED).standard_normal((seeds, DRAWS)).T
+        self._deviations = common - common.mean(axis=1, keepdims=True)
+        self.common_mean = common.mean(axis=1)[:, None]
+        self.common_square = (self._deviations**2).sum(axis=1)[:, None]
+        self._generator = np.random.default_rng([_SEED, seeds])
+        self._sums: list[FloatArray] = []
+
+    def take(self, rows: int) -> FloatArray:
+        """Return (3, draws, rows): means, squares and products."""
+        while len(self._sums) < rows:
+            own = self._generator.standard_normal((DRAWS, self._deviations.shape[1]))
+            spread = own - own.mean(axis=1, keepdims=True)
+            sums = (own.mean(axis=1), (spread**2).sum(axis=1), (spread * self._deviations).sum(axis=1))
+            self._sums.append(np.stack(sums).astype(np.float32))
+        return np.stack(self._sums[:rows], axis=2)
+
+
+_draws_of = lru_cache(maxsize=32)(_Draws)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.comparison.method_family import DEFAULT_BASELINE
 from bench.records.record import AVERAGE, RunRecord
-from bench.render.grid import SCALE
+from bench.render.grid import SCALE, no_width, shorten_names
 from bench.reports.campaign import Campaign
 from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, PairwiseTests
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WELL_BEHAVED = ("normal", "spread 4:1", "copies")
 """Designs of the coverage table for which the simultaneous intervals are made."""
+_MOST_NAMES, _LONGEST = 12, 40  # of a note, and characters of each
 AHEAD, BEHIND, EQUAL, OPEN = "ahead", "behind", "equal", "open"
 
 
@@ -73,7 +74,7 @@ def compare_with_baseline(
     methods = [method for method in (*ranking.methods, *ranking.left_out) if method != baseline]
     if baseline not in ranking.methods:
         return None
-    raw = {method: tests.test(method, baseline, task) for method in methods}
+    raw = {method: tests.test(method, baseline, task, fewest=True) for method in methods}
     tested = {method: test.test for method, test in raw.items() if test.p is not None}
     correction, paired, others = correct_against(tests, baseline, tested, task)
     level = correction.level(ALPHA)
@@ -83,9 +84,9 @@ def compare_with_baseline(
             rows[method] = BaselineDifference(test.difference, None, None, OPEN, test.test)
             continue
         p = correction.adjust(test.p)
-        interval = tests.test(method, baseline, task, level).interval
-        if interval and (interval[0] > 0 or interval[1] < 0) != (p <= ALPHA):
-            interval = None  # seeds that all score the same show nothing below their lowest p
+        interval = tests.test(method, baseline, task, level, fewest=True).interval
+        if interval and (no_width(*interval) or (interval[0] > 0 or interval[1] < 0) != (p <= ALPHA)):
+            interval = None  # differences that are all the same say nothing of their spread
         answer = _name_answer(interval, margin)
         rows[method] = BaselineDifference(test.difference, interval, p, answer, test.test)
     return BaselineFamily(baseline, rows, paired, others, margin)
@@ -132,15 +133,19 @@ def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
     Each row is the baseline of a family of its own (Hsu 1984, Ann. Statist. 12, 1136). The best row is among
     them with a chance of at least 95%. Empty if nothing was tested.
     """
+    from bench.stats.difference_test import WELCH
+
     ranking, best = tests.of(task), []
     for row in ranking.methods:
         tested, ahead = {}, []
         for other in ranking.methods:
             if other == row or (pair := ranking.pair(row, other)).p is None:
                 continue
-            tested[other] = pair.test
+            tested[other], p = pair.test, pair.p
+            if pair.test.startswith(WELCH):
+                p = tests.test(other, row, task, fewest=True).p or p
             if pair.difference * (1 if pair.first == other else -1) > 0:
-                ahead.append(pair.p)
+                ahead.append(p)
         correction, _, _ = correct_against(tests, row, tested, task)
         if not ahead or correction.adjust(min(ahead)) > ALPHA:
             best.append(row)
@@ -158,14 +163,16 @@ def compare_family(
     if baseline is not None and campaign.family_kind != "all":
         against = compare_with_baseline(tests, baseline, margin=campaign.margin)
     if against is not None:
-        notes = [*_family_notes(campaign, against), *notes]
+        notes = [*_family_notes(campaign, against, tests), *notes]
     elif baseline is not None and baseline not in ranking.methods:
         why = family.aside.get(baseline) or _name_obstacle(campaign, tests, baseline)
         notes.insert(0, f"{campaign.shown(baseline)} can't be the baseline ({why}).")
-    elif campaign.family_kind == "baseline":
+    elif baseline is None and ranking.methods and campaign.family_kind != "all":
         notes.insert(0, f"No baseline: {DEFAULT_BASELINE} isn't tested here; name another (--baseline).")
     elif baseline is not None and campaign.baseline is not None:
         notes.insert(0, f"{ABOVE} above, {BELOW} below {campaign.shown(baseline)} by the tests of all pairs.")
+    if ranking.methods:
+        notes.insert(0, _best_note(campaign, tests))
     return against, [*notes, *_collapse_notes(campaign, tests)]
 
 
@@ -177,41 +184,64 @@ def _name_obstacle(campaign: Campaign, tests: PairwiseTests, baseline: str) -> s
     return "it has one seed" if any(pair.test == alone for pair in pairs) else "no other row has two seeds"
 
 
-def _family_notes(campaign: Campaign, family: BaselineFamily) -> list[str]:
+def _best_note(campaign: Campaign, tests: PairwiseTests) -> str:
+    """Name the rows that may be the best on average, which a text without styles can't show."""
+    best = find_best(tests)
+    shown = (campaign.shown(method) for method in tests.of().methods if method in best)
+    names = list(shorten_names(shown, _LONGEST).values())
+    if len(names) == len(tests.of().methods):
+        return "May be the best on average: any of the tested rows."
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"May be the best on average: {', '.join(names[:_MOST_NAMES])}{more}."
+
+
+def _family_notes(campaign: Campaign, family: BaselineFamily, tests: PairwiseTests) -> list[str]:
     tested, margin = family.paired + family.others, f"{SCALE * family.margin:g}"
     counts = f"{family.count(AHEAD)} ahead, {family.count(BEHIND)} behind"
     still_open = sum(row.answer == OPEN and row.p is not None for row in family.rows.values())
     counts += f", {family.count(EQUAL)} equal within {margin} points, {still_open} open"
     how = "single-step max-t over paired seeds"
-    if not family.paired:
+    if tested == 1:
+        how = "no correction"
+    elif not family.paired:
         how = "Bonferroni"
     elif family.others:
         how += f" for {family.paired} of them, Bonferroni for {family.others}"
-    baseline, rows = (
-        campaign.shown(family.baseline),
-        f"all {tested} rows at once" if tested > 1 else "one row",
-    )
-    return [
-        f"Against {baseline}: {counts}.",
-        f"difference: the row's average less {baseline}'s, with 95% intervals that hold for {rows} ({how}). "
-        "p is the interval's own.",
+    baseline = campaign.shown(family.baseline)
+    scope = f"all {tested} rows at once" if tested > 1 else "one row"
+    legend = f" {ABOVE} ahead, {BELOW} behind." * (campaign.baseline is not None)
+    notes = [
+        f"Against {baseline}: {counts}.{legend}",
+        f"difference: the row's average minus {baseline}'s, with 95% intervals that hold for {scope} "
+        f"({how}). p is the interval's own.",
         describe_family_coverage(),
     ]
+    if any(_leaves_out(tests, method, family.baseline) for method in family.rows):
+        notes.insert(
+            2, f"Where a row and {baseline} lack some of each other's seeds, it is that of the pairs."
+        )
+    return notes
+
+
+def _leaves_out(tests: PairwiseTests, method: str, baseline: str) -> bool:
+    """True if the test of two methods leaves out some of their seeds."""
+    whole = len(tests.scores_by_seed(method)), len(tests.scores_by_seed(baseline))
+    return min(whole) > 0 and tests.sizes(method, baseline) != whole
 
 
 def describe_family_coverage() -> str:
     """Say how often the simultaneous intervals held in simulations, where they are made for and elsewhere."""
     from bench.stats.coverage import read_coverage
 
-    rows = [row for row in read_coverage() if row.method == "max-t"]
+    rows = [row for row in read_coverage() if row.method in ("max-t", "bonferroni")]
     shares: dict[bool, list[float]] = {True: [], False: []}
     for row in rows:
         shares[row.design.startswith(WELL_BEHAVED)].append(100 * row.measured)
     good, bad = shares[True], shares[False]
     normal, others = f"{min(good):.1f} to {max(good):.1f}%", f"{min(bad):.0f} to {max(bad):.0f}%"
     return (
-        f"Measured: all such intervals hold at once in {normal} for normal scores, in {others} where runs "
-        "collapse, or scores are skewed with spreads 4:1."
+        "The intervals are for scores that are roughly normal over seeds: measured, all hold at once in "
+        f"{normal}; in {others} where runs collapse, or scores are skewed with spreads 4:1."
     )
 
 
@@ -236,8 +266,10 @@ def _collapse_notes(campaign: Campaign, tests: PairwiseTests) -> list[str]:
         low = [str(seeds[place]) for place in find_outliers(values) if falls[place] > least]
         if low:
             named.append(f"{campaign.shown(method)} ({len(low)} of {len(seeds)}: {', '.join(low)})")
-    if not named:
+    if not rows:
         return []
+    if not named:
+        return ["No run of a row of four seeds or more lies far below the row's others."]
     return [
         f"Collapsed seeds, far below the row's others: {'; '.join(named)}. Such intervals are too narrow."
     ]

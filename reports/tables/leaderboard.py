@@ -21,9 +21,10 @@ from bench.render.grid import (
     format_number,
     format_score,
     hide_deviation,
+    interval_end,
     mark_best,
 )
-from bench.reports.campaign import Campaign
+from bench.reports.campaign import MARGIN, Campaign
 from bench.reports.record_groups import (
     UNREADABLE,
     by_method,
@@ -73,7 +74,10 @@ if TYPE_CHECKING:
 
 OVER_SEEDS = "Mean and standard deviation over"
 """How the note on the number of seeds begins."""
-OF_COLUMNS = ("rank:", "Against ", "difference:", "Measured: all such")
+OF_COLUMNS = (
+    *("rank:", "May be the best", "Against ", "difference:", "Where a row and ", "The intervals are "),
+    *("Collapsed seeds", "No run of a row"),
+)
 """How the notes on the columns of ranks and answers begin."""
 _LEAST_P = 0.0001
 BOLD = "Bold: may be the best of its column; no other row's simultaneous interval against it is above 0."
@@ -180,7 +184,8 @@ class Leaderboard:
         bold: Caption of bold cells, or of their absence.
         tests: Description of the tests of all pairs, or "".
         baseline: Row that the others are compared with, or "".
-        hidden: Number of rows that are set aside and left out here.
+        margin: Largest difference from the baseline that counts as none.
+        hidden: Number of rows that are set aside, which texts leave out.
     """
 
     campaign: str
@@ -192,12 +197,13 @@ class Leaderboard:
     bold: str
     tests: str
     baseline: str = ""
+    margin: float = MARGIN
     hidden: int = 0
 
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
     """Return the printed leaderboard of every profile and suite."""
-    return list(map(_leaderboard_grid, all_leaderboards(campaign)))
+    return [_leaderboard_grid(table, data=campaign.pairs) for table in all_leaderboards(campaign)]
 
 
 def all_leaderboards(campaign: Campaign) -> list[Leaderboard]:
@@ -228,27 +234,28 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
     best = {task: find_best(pairwise, task) for task in tasks}
     rows = [_mark_row(row, rows, best, average, against) for row in rows]
     rows = [_sign_row(row, signs.get(row.method, "")) for row in rows]
+    listed = campaign.listed(records)
     setup_notes = (
-        *family_notes,
         *ranking_notes(average, uneven_seed_notes(pairwise), campaign.shown),
-        *setting_notes(records, campaign.shown),
-        *budget_notes(records, campaign.shown),
-        *text_notes(records, campaign.shown),
-        *member_notes(records, campaign.shown),
-        *weight_notes(records),
-        *processor_notes(records),
+        *setting_notes(listed, campaign.shown),
+        *budget_notes(listed, campaign.shown),
+        *text_notes(listed, campaign.shown),
+        *member_notes(listed, campaign.shown),
+        *weight_notes(listed),
+        *processor_notes(listed),
         *_selection_note(campaign, records),
         *campaign.apart_note(row.method for row in rows),
     )
-    notes = _table_notes(campaign, records, rows, setup_notes)
+    scores, *others = _table_notes(campaign, listed, rows, setup_notes)
+    notes = (scores, *family_notes, *others)
     tests = describe_tests(average) if average.methods else ""
     bold = ""
     if has_marks(rows):
         bold = BOLD if average.methods else CAPTION
     place = (campaign.name, records[0].profile, records[0].suite)
     baseline = against.baseline if against else ""
-    hidden = 0 if campaign.all_rows else len(family.hidden)
-    return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests, baseline, hidden)
+    facts = (baseline, campaign.margin, len(family.hidden))
+    return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests, *facts)
 
 
 def _baseline_signs(campaign: Campaign, ranking: Ranking, against: BaselineFamily | None) -> dict[str, str]:
@@ -367,10 +374,12 @@ def required_notes(
     return [*notes, *selection_notes(records, campaign.shown), *dev_notes(records), *record_notes(records)]
 
 
-def _leaderboard_grid(table: Leaderboard) -> Grid:
+def _leaderboard_grid(table: Leaderboard, *, data: bool) -> Grid:
+    """The table; as ``data`` it has the ends of intervals as numbers."""
     trains = any(row.sentences is not None for row in table.rows)
     header = ["method", "seeds", *table.tasks, "sd", *["rank"] * bool(table.tests)]
-    header += ["difference", "interval", "p", "answer"] * bool(table.baseline)
+    if table.baseline:
+        header += ["difference", "interval", *["low", "high"] * data, "p", "answer"]
     header += ["sentences", "cpu s"] * trains
     rows = []
     for row in table.rows:
@@ -379,7 +388,8 @@ def _leaderboard_grid(table: Leaderboard) -> Grid:
         cells += [row.cells[task] for task in table.tasks if task != "avg"]
         cells += [hide_deviation(average), Printed(format_score(average.sd), average.sd)]
         cells += [row.rank_text] * bool(table.tests)
-        cells += _answer_cells(row, table.baseline) * bool(table.baseline)
+        if table.baseline:
+            cells += _answer_cells(row, table.baseline, data=data)
         cells += [row.sentences_text, row.seconds_text] * trains
         rows.append(tuple(cells))
     title = f"{table.suite}, profile {table.profile}, campaign {table.campaign}"
@@ -387,16 +397,18 @@ def _leaderboard_grid(table: Leaderboard) -> Grid:
     return Grid(title, tuple(header), tuple(rows), notes)
 
 
-def _answer_cells(row: LeaderboardRow, baseline: str) -> list[Value]:
+def _answer_cells(row: LeaderboardRow, baseline: str, *, data: bool) -> list[Value]:
     """Difference from the baseline, its interval, p and answer."""
-    if row.method == baseline:
-        return [DASH, DASH, DASH, "baseline"]
-    if row.against is None:
-        return [DASH, DASH, DASH, row.answer]
-    difference = Printed(format_difference(row.against.difference), row.against.difference)
-    interval = format_interval(*(row.against.interval or (None, None)))
+    against = row.against
+    if against is None or row.method == baseline:
+        answer = "baseline" if row.method == baseline else row.answer
+        return [*[DASH] * (3 + 2 * data), answer]
+    difference = Printed(format_difference(against.difference), against.difference)
+    low, high = against.interval or (None, None)
+    ends: list[Value] = []
+    for end in (low, high) if data else ():
+        ends.append(DASH if end is None else Printed(interval_end(end), end))
     p: Value = DASH
-    if row.against.p is not None:
-        text = f"{row.against.p:.4f}" if row.against.p >= _LEAST_P else f"<{_LEAST_P}"
-        p = Printed(text, row.against.p)
-    return [difference, interval, p, row.answer]
+    if against.p is not None:
+        p = Printed(f"{against.p:.4f}" if against.p >= _LEAST_P else f"<{_LEAST_P}", against.p)
+    return [difference, format_interval(low, high), *ends, p, row.answer]

@@ -161,8 +161,13 @@ class PairwiseTests:
         scores = (run.record.score(task, metric=self._metric) for run in group.runs)
         return [score for score in scores if score is not None]
 
-    def test(self, a: str, b: str, task: str = AVERAGE, level: float | None = None) -> PairTest:
-        """Test two methods on a task, before any correction; with its interval if a level is given."""
+    def test(
+        self, a: str, b: str, task: str = AVERAGE, level: float | None = None, *, fewest: bool = False
+    ) -> PairTest:
+        """Test two methods on a task, before any correction; with its interval if a level is given.
+
+        ``fewest`` is for families against one row, see :func:`bench.stats.difference_test.pair_test`.
+        """
         from bench.stats.difference_test import NO_DRAWS, ONE_SEED, pair_test
 
         one, other, paired = self._tested_sides(a, b, task)
@@ -173,7 +178,9 @@ class PairwiseTests:
             items = self._drawn_scores(a, task) - self._drawn_scores(b, task)
         elif self.with_items:
             parts = self._item_variances(a, b, task)
-        test = pair_test(x, y, deterministic=fixed, paired=paired, items=items, parts=parts, level=level)
+        test = pair_test(
+            x, y, deterministic=fixed, paired=paired, items=items, parts=parts, level=level, fewest=fewest
+        )
         if test.test == ONE_SEED:
             short = a if len(x) < 2 and not fixed[0] else b
             return replace(test, test=f"{self._shown(short)} has one seed")
@@ -333,8 +340,9 @@ def ranking_notes(
     if not ranking.methods:
         return []
     notes = [
-        "rank: what tests of all pairs leave open; with 95% confidence all true ranks are among them. These "
-        f"are {describe_tests(ranking)}; --table significance has every pair.",
+        "rank: the places that tests of all pairs leave open; with 95% confidence all true ranks are among "
+        "them. So many tests mostly show less than those against one row: ranks may leave open what answers "
+        f"and bold settle. They are {describe_tests(ranking)}; --table significance has every pair.",
     ]
     if ranking.left_out:
         names = ", ".join(map(shown, ranking.left_out))

