@@ -30,9 +30,10 @@ from coverage_rows import (
 )
 from scipy import stats
 
-from bench.stats import outliers, robustness
+from bench.stats import effect_sizes, outliers
 from bench.stats.argument_checks import make_generator
 from bench.stats.coverage import CoverageRow
+from bench.stats.effect_sizes import almost_stochastic_order
 from bench.stats.equivalence import (
     claim_test,
     equivalence_test,
@@ -40,7 +41,6 @@ from bench.stats.equivalence import (
     largest_possible_difference,
     predict_run_difference,
 )
-from bench.stats.robustness import almost_stochastic_order
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seed_planning import plan_seeds
 from bench.stats.seeds import ExactTest, exact_permutation, one_sample, sign_flip, welch
@@ -213,7 +213,7 @@ def iqms(sizes: Sizes) -> Iterator[CoverageRow]:
             outside.append(holds(percentile, true))
         for i in range(2):
             one, other = (make_generator(i, f"coverage/iqm/{case}") for _ in range(2))
-            mine = robustness.iqm_difference(a[i], b[i], one, paired=paired, draws=DRAWS)
+            mine = effect_sizes.iqm_difference(a[i], b[i], one, paired=paired, draws=DRAWS)
             picked = [other.integers(0, n, (1, DRAWS, n)) for n in case.n[: 1 if paired else 2]]
             theirs = iqm_ends(a[i : i + 1], b[i : i + 1], picked[0], picked[-1], paired)
             agree([(mine.low, mine.high)], theirs[0], case)
@@ -234,7 +234,7 @@ def shares(sizes: Sizes) -> Iterator[CoverageRow]:
             sign = np.sign(a - b) if paired else np.sign(a[:, :, None] - b[:, None]).reshape(len(a), -1)
             share = (sign.mean(1) + 1) / 2
             _, first, which = np.unique(np.round(share, 9), return_index=True, return_inverse=True)
-            found = [robustness.superiority_interval(a[i], b[i], paired=paired) for i in first]
+            found = [effect_sizes.superiority_interval(a[i], b[i], paired=paired) for i in first]
             assert np.allclose([one.share for one in found], share[first])
             low, high = np.array(ends_of(found))[which].T
             method = "superiority, paired" if paired else "superiority"

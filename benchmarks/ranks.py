@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bench.stats.argument_checks import make_generator
-from bench.stats.ranks import PairTest, rank_methods
+from bench.stats.method_ranking import PairTest, rank_methods
 from bench.stats.seeds import satterthwaite, side_parts
 
 SEEDS, SHARED, DRAWS, ALPHA = 5, 0.9, 1000, 0.05

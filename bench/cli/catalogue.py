@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     data_option,
@@ -20,6 +19,7 @@ from bench.cli.options import (
     text_column_option,
     warn_unused_tables,
 )
+from bench.cli.strict_options import strict_option
 from bench.errors import DataError, InputError, printable
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import (
     POSITIVE_POINTS,
     NumberRange,
@@ -24,6 +23,7 @@ from bench.cli.options import (
     print_stderr,
     results_options,
 )
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 

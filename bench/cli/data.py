@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, data_option, format_option, results_option
-from bench.cli.round_trip import rtt_command
+from bench.cli.round_trip_translation import rtt_command
+from bench.cli.strict_options import strict_option
 from bench.errors import DataError, InputError
 
 with_data = data_option("Folder of evaluation data; default BENCH_DATA, then ./data.")
@@ -124,7 +124,7 @@ def _find_texts(folder: Path, group: str | None) -> list[str]:
 def _check_training_text(path: Path) -> str:
     """Describe a training text; raises DataError where its lock file or provenance differs."""
     from bench.data import downloads, lock_files
-    from bench.data.round_trip import check_copy
+    from bench.data.round_trip_translation import check_copy
     from bench.probes.training_overlap import read_training_lines
 
     if not path.exists():

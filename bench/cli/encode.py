@@ -11,8 +11,8 @@ import click
 
 from bench.cli import completion
 from bench.cli.export import checkpoint_option, plan_encoder, prepare_encoder, seed_option
-from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, spec_options
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import data_option, filter_options, results_options
+from bench.cli.strict_options import strict_option
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.compare import make_item_drawer
-from bench.cli.option_values import strict_option
 from bench.cli.options import filter_options, item_options, print_json, print_stderr, results_options
+from bench.cli.strict_options import strict_option
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
+from bench.cli.strict_options import strict_option
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
 from bench.version import __version__
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import F, config_option, strict_option
+from bench.cli.strict_options import F, config_option, strict_option
 from bench.errors import InputError, printable, suggest_name
 from bench.records.filesystem import write_atomically
 

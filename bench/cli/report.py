@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     combine_options,
@@ -19,6 +18,7 @@ from bench.cli.options import (
     print_stderr,
     results_option,
 )
+from bench.cli.strict_options import strict_option
 from bench.errors import BenchError, DataError, InputError, not_one_of
 from bench.reports.sections import TABLES
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, data_option, load_plugin_options, plugin_option, text_column_option
+from bench.cli.strict_options import strict_option
 from bench.errors import printable
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import (
     POSITIVE_POINTS,
     NumberRange,
@@ -24,6 +23,7 @@ from bench.cli.options import (
     run_options,
     seeds_option,
 )
+from bench.cli.strict_options import strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.run import (
     estimate_option,
@@ -18,6 +17,7 @@ from bench.cli.run import (
     print_plan,
     read_plan_records,
 )
+from bench.cli.strict_options import strict_option
 from bench.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -26,6 +25,7 @@ from bench.cli.options import (
     print_stderr,
     train_options,
 )
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import CellFailedError, InputError, printable
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import results_option
+from bench.cli.strict_options import strict_option
 from bench.errors import printable
 
 

@@ -22,8 +22,8 @@ from bench.errors import BenchError
 from bench.records.record import ALL
 from bench.stats.argument_checks import FloatArray
 from bench.stats.classification_statistics import wilson_interval
+from bench.stats.effect_sizes import interquartile_mean
 from bench.stats.item_statistics import AVERAGE
-from bench.stats.robustness import interquartile_mean
 from bench.stats.seeds import one_sample
 
 

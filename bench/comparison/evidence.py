@@ -20,10 +20,7 @@ from bench.stats.classification_statistics import McNemarTest
 from bench.stats.correction import adjust_levels
 from bench.stats.correlations import CorrelationTest
 from bench.stats.coverage import CoverageRow, find_coverage
-from bench.stats.equivalence import predict_run_difference
-from bench.stats.item_statistics import AVERAGE, ItemDifference, SuiteDraws, paired_bootstrap
-from bench.stats.outliers import find_outliers
-from bench.stats.robustness import (
+from bench.stats.effect_sizes import (
     LEAST_SEEDS,
     IqmDifference,
     Superiority,
@@ -32,6 +29,9 @@ from bench.stats.robustness import (
     iqm_difference,
     superiority_interval,
 )
+from bench.stats.equivalence import predict_run_difference
+from bench.stats.item_statistics import AVERAGE, ItemDifference, SuiteDraws, paired_bootstrap
+from bench.stats.outliers import find_outliers
 from bench.stats.seed_pairs import PairedDifference, paired_t, pairing_gain
 from bench.stats.seeds import (
     MAX_SEEDS,

@@ -13,9 +13,9 @@ from bench.comparison.item_bootstrap import NOT_AGAIN
 from bench.comparison.selection import format_seeds
 from bench.eval.suite_measures import measure_of
 from bench.stats.coverage import CoverageRow, find_coverage
+from bench.stats.effect_sizes import LEAST_SEEDS
 from bench.stats.equivalence import Claim, Equivalence
 from bench.stats.item_statistics import AVERAGE
-from bench.stats.robustness import LEAST_SEEDS
 from bench.stats.seed_planning import POWER, Range, SeedPlan, describe_seed_plan
 from bench.stats.seeds import is_uneven
 

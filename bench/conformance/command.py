@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import write_file
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
 

@@ -14,7 +14,7 @@ from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.data_source import ALL_COPIES, COPIES, DEFAULT_SEED, DataSource
 from bench.data.labelled_pairs import read_pairs
 from bench.data.mini.world_text import graded_pairs, training_copy, training_pairs, training_text
-from bench.data.round_trip import read_provenance
+from bench.data.round_trip_translation import read_provenance
 from bench.data.suites import MINI_SUITES, load_suite
 from bench.data.tasks import PairTask
 from bench.data.text_columns import OPTION

@@ -13,7 +13,6 @@ from click.core import ParameterSource
 
 from bench.cli import completion
 from bench.cli.catalogue import format_card
-from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -23,6 +22,7 @@ from bench.cli.options import (
     seeds_option,
     spec_options,
 )
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError, printable
 

@@ -14,7 +14,6 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -27,6 +26,7 @@ from bench.cli.options import (
     plugin_option,
     write_file,
 )
+from bench.cli.strict_options import strict_option
 from bench.errors import InputError, NotComparableError
 from bench.gate.verdict import BAD, Gate, Status, cell_name
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bench.data.round_trip import Translated
+from bench.data.round_trip_translation import Translated
 from bench.data.tasks import normalise_spaces
 from bench.encoder import Progress
 from bench.errors import BenchError, InputError

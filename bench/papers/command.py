@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, check_device, make_spec, print_stderr, run_options
 from bench.cli.run import (
     estimate_option,
@@ -21,6 +20,7 @@ from bench.cli.run import (
     print_plan,
     read_plan_records,
 )
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError
 

@@ -1,8 +1,8 @@
 """Critical-difference diagrams (Demsar 2006): methods by their rank, the best on the left, groups joined.
 
 Demsar's have one critical difference for all pairs, Nemenyi's. Here each pair has its own test, and a bar is
-a group of :attr:`bench.stats.ranks.Ranking.groups`. Methods stand at ranks, as outlying scores would squeeze
-the others.
+a group of :attr:`bench.stats.method_ranking.Ranking.groups`. Methods stand at ranks, as outlying scores would
+squeeze the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.render.latex import escape_latex
 from bench.render.svg_marks import WIDTH, Axis, line_between, text_at
 
 if TYPE_CHECKING:
-    from bench.stats.ranks import Ranking
+    from bench.stats.method_ranking import Ranking
 
 LONGEST = 36  # characters of a name beside the axis
 _LETTER, _ROW, _LEVEL, _AXIS, _ROOM = 6.2, 18, 9, 46, 14

@@ -14,7 +14,7 @@ from bench.eval.embeddings import Embeddings
 from bench.eval.transfer import TransferResult, run_transfer_task, sentence_features
 from bench.eval.transfer_items import SEED, build_layout, f1_score
 from bench.eval.transfer_suite import labelled_sentences
-from bench.senteval_compat.fitting import read_fitting
+from bench.senteval_compat.fitting_settings import read_fitting
 from bench.senteval_compat.task_base import Batcher, Evaluation, read_parameter
 from bench.senteval_compat.tools import validation
 

@@ -13,7 +13,7 @@ from bench.data.senteval import find_root
 from bench.errors import InputError, not_one_of
 from bench.eval.transfer_items import SEED
 from bench.senteval_compat import binary, mrpc, probing, rank, sick, snli, sst, sts, supervised, trec
-from bench.senteval_compat.fitting import read_fitting
+from bench.senteval_compat.fitting_settings import read_fitting
 from bench.senteval_compat.task_base import (
     Batcher,
     Evaluation,

@@ -11,7 +11,7 @@ from bench.data import senteval
 from bench.data.tasks import normalise_spaces
 from bench.errors import DataError
 from bench.eval.transfer_items import SEED
-from bench.senteval_compat.fitting import read_fitting
+from bench.senteval_compat.fitting_settings import read_fitting
 from bench.senteval_compat.task_base import Batcher, Evaluation
 from bench.senteval_compat.tools.validation import SplitClassifier
 

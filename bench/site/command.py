@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, data_option, print_stderr, results_option
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
 

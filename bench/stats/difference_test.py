@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from bench.stats.argument_checks import FloatArray, check_level, check_sides
-from bench.stats.ranks import PairTest
+from bench.stats.method_ranking import PairTest
 from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 
 PAIRED, WELCH, STUDENT, ITEMS = "paired t", "Welch", "Student", "items' bootstrap"

@@ -14,8 +14,8 @@ import numpy as np
 from scipy import stats
 
 from bench.stats.argument_checks import FloatArray, check_level, check_sides
+from bench.stats.effect_sizes import probability_of_superiority
 from bench.stats.item_statistics import SuiteDraws
-from bench.stats.robustness import probability_of_superiority
 from bench.stats.seeds import ROUNDING, VariancePart, least_p, satterthwaite, side_parts
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from bench.cli.option_values import strict_option
 from bench.cli.options import format_option, load_plugin_options, write_file
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

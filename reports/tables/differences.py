@@ -202,7 +202,7 @@ def _exact_cells(a: Sequence[float], b: Sequence[float], test: str) -> tuple[Val
 
 
 if TYPE_CHECKING:
-    from bench.stats.ranks import RankedPair
+    from bench.stats.method_ranking import RankedPair
 
 _APART = "told apart"
 _NEIGHBOUR_HEADER = ("A", "B", "A - B", "now", "seeds now")

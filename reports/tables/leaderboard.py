@@ -70,7 +70,7 @@ from bench.reports.tables.training_setup import (
 )
 
 if TYPE_CHECKING:
-    from bench.stats.ranks import Ranking
+    from bench.stats.method_ranking import Ranking
 
 OVER_SEEDS = "Mean and standard deviation over"
 """How the note on the number of seeds begins."""

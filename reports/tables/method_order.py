@@ -30,7 +30,7 @@ from bench.reports.tables.published_figures import Footnotes, figure_remarks, pu
 from bench.stats.correlations import RankCorrelation, rank_correlation
 
 if TYPE_CHECKING:
-    from bench.stats.ranks import Ranking
+    from bench.stats.method_ranking import Ranking
 
 LEAST = 4
 """Methods that two settings must share, as the interval of a correlation needs so many."""

@@ -23,7 +23,7 @@ from bench.reports.record_groups import by_method, finished_records, main_metric
 from bench.stats.seed_design import Seeds
 
 if TYPE_CHECKING:
-    from bench.stats.ranks import PairTest, Ranking
+    from bench.stats.method_ranking import PairTest, Ranking
     from bench.stats.spread import Spread
 
 ALPHA = 0.05
@@ -97,7 +97,7 @@ class PairwiseTests:
     def of(self, task: str = AVERAGE) -> Ranking:
         """Return the methods in the order of their means on a task, and all pairs of them."""
         if task not in self._rankings:
-            from bench.stats.ranks import rank_methods
+            from bench.stats.method_ranking import rank_methods
 
             means = {}
             for method, group in self._groups.items():

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from bench.baselines.vectors import (
+from bench.baselines.word_vectors import (
     AverageEncoder,
     SifScorer,
     fill_mean_vectors,

@@ -13,8 +13,8 @@ import torch
 from click.testing import CliRunner
 
 import bench
-from bench.cli.option_values import StrictOption
 from bench.cli.options import check_device, make_spec, run_options
+from bench.cli.strict_options import StrictOption
 from bench.errors import InputError
 from bench.records.environment import collect_provenance
 from bench.records.fingerprint import FACTS

@@ -15,10 +15,10 @@ import pytest
 import torch
 from filelock import FileLock
 
-from bench.cli import round_trip as cli_rtt
+from bench.cli import round_trip_translation as cli_rtt
 from bench.config import profiles
 from bench.data.corpus import make_corpus, read_corpus
-from bench.data.round_trip import MADE_BY, RoundTrip, Translated
+from bench.data.round_trip_translation import MADE_BY, RoundTrip, Translated
 from bench.data.toy_suite import make_toy_task
 from bench.encoder import Progress
 from bench.errors import InputError
@@ -394,7 +394,7 @@ def test_parts_of_other_origin_are_ignored(
     elif other == "corpus":
         corpus.write_text(corpus.read_text().replace(SENTENCES[-1], "another"))
     elif other == "versions":
-        monkeypatch.setattr("bench.cli.round_trip.metadata.version", lambda name: "0.0.1")
+        monkeypatch.setattr("bench.cli.round_trip_translation.metadata.version", lambda name: "0.0.1")
     calls = watch(monkeypatch)
     code, _, err = rtt(*(("--beams", "2") if other == "settings" else ()))
     assert code == 0, err

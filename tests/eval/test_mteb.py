@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from bench.baselines.vectors import AverageEncoder
 from bench.baselines.word_overlap import WordOverlapScorer
+from bench.baselines.word_vectors import AverageEncoder
 from bench.data.data_source import DataSource
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import load_mteb_lists

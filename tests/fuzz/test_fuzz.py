@@ -40,9 +40,9 @@ from bench.render import latex
 from bench.render.formats import frame_csv, markdown_escape
 from bench.render.template import _break_name
 from bench.reports.record_groups import long_frame
+from bench.stats.effect_sizes import interquartile_mean, probability_of_superiority
 from bench.stats.item_statistics import item_difference, spearman_interval
 from bench.stats.resampling import spearman_rows
-from bench.stats.robustness import interquartile_mean, probability_of_superiority
 from bench.stats.seeds import exact_permutation, one_sample, sign_flip, welch
 from tests.fuzz import core
 from tests.fuzz.campaigns import Campaigns, check_csv

@@ -30,7 +30,7 @@ from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.formats.report_page import _figure_data
 from bench.reports.report import render_report
 from bench.reports.tables.method_cards import campaign_cards, encoder_parameters, run_tables, split_links
-from bench.stats.ranks import PairTest, rank_methods
+from bench.stats.method_ranking import PairTest, rank_methods
 from bench.training.sentence_encoder import POINTS, thin_losses
 from tests.support.campaigns import hostile_campaign, make_record
 from tests.support.messages import numbers_in

@@ -18,7 +18,7 @@ from bench.data.senteval import SOURCES
 from bench.data.tasks import LabelledTask
 from bench.errors import DataError
 from bench.eval.transfer_items import build_layout
-from bench.senteval_compat import facebookresearch, fitting, utils
+from bench.senteval_compat import facebookresearch, fitting_settings, utils
 from bench.senteval_compat.probing import PROBINGEval
 from bench.senteval_compat.snli import SNLIEval
 from bench.senteval_compat.tools import validation
@@ -286,7 +286,7 @@ def test_lists_are_taken_as_arrays() -> None:
 def test_a_line_says_once_that_settings_have_no_effect(
     task_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fitting, "_printed", set())
+    monkeypatch.setattr(fitting_settings, "_printed", set())
     for name in ("STSBenchmark", "CR", "SST2"):
         engine(task_path, classifier={**SHORT, "optim": "adam,lr=0.01"}).eval(name)
         line = capsys.readouterr().err
@@ -296,7 +296,7 @@ def test_a_line_says_once_that_settings_have_no_effect(
             assert not missing_facts(line, settings, "no effect", "params['transfer_solver'] = 'sgd'")
         else:
             assert line == ""
-    monkeypatch.setattr(fitting, "_printed", set())
+    monkeypatch.setattr(fitting_settings, "_printed", set())
     engine(task_path, classifier=SHORT, transfer_solver="exact").eval("SST2")  # asked for
     engine(task_path, classifier=SHORT, transfer_solver="sgd").eval("SST2")
     engine(task_path, classifier={"nhid": 0}).eval("SST2")  # nothing to replace

@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests  # type: ignore[import-unt
 
 from bench.stats.argument_checks import make_generator
 from bench.stats.difference_test import ITEMS, PAIRED, STUDENT, WELCH, pair_test
-from bench.stats.ranks import PairTest, RankedPair, Ranking, rank_methods
+from bench.stats.method_ranking import PairTest, RankedPair, Ranking, rank_methods
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import seed_difference
 

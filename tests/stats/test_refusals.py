@@ -14,6 +14,15 @@ from bench.stats.correction import Family, benjamini_hochberg, holm
 from bench.stats.correlations import partial_spearman, rank_correlation, steiger, williams
 from bench.stats.coverage import find_coverage
 from bench.stats.difference_test import pair_test
+from bench.stats.effect_sizes import (
+    almost_stochastic_order,
+    cohen_d,
+    interquartile_mean,
+    iqm_difference,
+    performance_profile,
+    probability_of_superiority,
+    superiority_interval,
+)
 from bench.stats.equivalence import (
     DifferenceEstimate,
     claim_test,
@@ -23,18 +32,9 @@ from bench.stats.equivalence import (
     predict_run_difference,
 )
 from bench.stats.item_statistics import SuiteDraws, draw_suite, item_difference, spearman_interval
+from bench.stats.method_ranking import PairTest, rank_methods
 from bench.stats.outliers import outlier_limit
-from bench.stats.ranks import PairTest, rank_methods
 from bench.stats.resampling import draw_counts, mean_draws, resample_statistics, spearman_draws
-from bench.stats.robustness import (
-    almost_stochastic_order,
-    cohen_d,
-    interquartile_mean,
-    iqm_difference,
-    performance_profile,
-    probability_of_superiority,
-    superiority_interval,
-)
 from bench.stats.seed_pairs import paired_t, pairing_gain
 from bench.stats.seed_planning import detectable_difference, plan_seeds, welch_power
 from bench.stats.seeds import (

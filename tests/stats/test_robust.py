@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from bench.stats.argument_checks import FloatArray, make_generator
-from bench.stats.outliers import find_outliers, outlier_limit
-from bench.stats.robustness import (
+from bench.stats.effect_sizes import (
     IqmDifference,
     Superiority,
     almost_stochastic_order,
@@ -17,6 +16,7 @@ from bench.stats.robustness import (
     performance_profile,
     superiority_interval,
 )
+from bench.stats.outliers import find_outliers, outlier_limit
 
 A = np.array([[0.71, 0.80], [0.73, 0.82], [0.60, 0.79], [0.74, 0.85], [0.72, 0.81]])
 B = np.array([[0.70, 0.78], [0.69, 0.80], [0.72, 0.79]])

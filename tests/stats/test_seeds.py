@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bench.stats.argument_checks import FloatArray, make_generator
-from bench.stats.robustness import cohen_d, hedges_g, probability_of_superiority
+from bench.stats.effect_sizes import cohen_d, hedges_g, probability_of_superiority
 from bench.stats.seed_planning import welch_power
 from bench.stats.seeds import (
     ExactTest,

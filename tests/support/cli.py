@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.option_values import StrictOption
+from bench.cli.strict_options import StrictOption
 from bench.records.record import RunRecord, parse_record, record_to_json
 
 Cli = Callable[..., tuple[int, str, str]]

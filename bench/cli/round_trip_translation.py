@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.option_values import strict_option
 from bench.cli.options import PATH, check_device, data_option, device_options, text_column_option
+from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.data.corpus import Corpus
-    from bench.data.round_trip import RoundTrip, Translator
+    from bench.data.round_trip_translation import RoundTrip, Translator
     from bench.nn.marian import TranslationModel
 
 _PIVOT = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?::([A-Za-z]+(?:_[A-Za-z]+)*))?")
@@ -109,7 +109,7 @@ def _make_trip(
     models: tuple[TranslationModel, TranslationModel],
     options: dict[str, Any],
 ) -> RoundTrip:
-    from bench.data.round_trip import RoundTrip
+    from bench.data.round_trip_translation import RoundTrip
     from bench.records.environment import collect_provenance
 
     facts = collect_provenance(device=options["device"], threads=options["threads"])
