@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 from bench.cli import completion
 from bench.cli.options import (
     PATH,
+    POSITIVE_POINTS,
     combine_options,
     filter_options,
     format_option,
@@ -72,7 +72,7 @@ _paper_options = combine_options(
 )
 @strict_option(
     "--margin",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=POSITIVE_POINTS,
     default=0.5,
     show_default=True,
     help="Points within which a row counts as equal to the baseline.",
@@ -126,10 +126,6 @@ def report_command(
         raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
     if width is not None and form != "text":
         raise InputError("--width is for text", where="bench report", hint="leave it out")
-    if math.isnan(chosen["margin"]):
-        raise InputError(
-            "nan is no number of points", where="--margin", expected="a number above 0, such as 0.5"
-        )
     source, damaged = _load_campaign(**chosen, published=bool(given))
     try:
         method_ids = list(dict.fromkeys(record.method for record in source.records))
@@ -171,13 +167,15 @@ def _raise_damaged(errors: Sequence[DataError]) -> None:
 
 def _check_baseline(source: Campaign) -> None:
     """Raise InputError for a baseline that is set aside in every profile and suite."""
+    from bench.reports.method_family import SUPERVISED, VARIANT
     from bench.reports.record_groups import by_profile_and_suite
 
     families = [source.family(records) for records in by_profile_and_suite(source.records)]
     reasons = [family.aside.get(source.baseline or "") for family in families]
     if source.baseline is not None and reasons and all(reasons):
         what = f"'{source.baseline}' is set aside ({reasons[0]}), so nothing is compared with it"
-        raise InputError(what, where="--baseline", hint="name it and the other rows in --methods")
+        hints = {VARIANT: "name it and the other rows in --methods", SUPERVISED: "--rank-supervised ranks it"}
+        raise InputError(what, where="--baseline", hint=hints.get(str(reasons[0]), "choose another row"))
 
 
 def _load_campaign(

@@ -95,7 +95,7 @@ def compare(
             )
         if not group.is_checkpoint and (role := find_shared_stage([run.record for run in group.runs])):
             raise NotComparableError(
-                f"seeds of {group.label} share the trained stage '{role}', so they are no sample",
+                f"seeds of {group.label} share the trained stage '{role}', so they depend on one another",
                 where=where,
                 hint=f"{group.label}#{group.seeds[0]} compares the checkpoint on its items",
             )

@@ -1,4 +1,4 @@
-"""Which of a suite's rows are methods that are tested together, by their names and numbers of seeds alone."""
+"""The rows of a suite that are tested together, chosen by their names and their numbers of seeds."""
 
 from __future__ import annotations
 

@@ -29,9 +29,8 @@ class BaselineDifference:
     """A row of the family: row - baseline.
 
     Args:
-        interval: Simultaneous 95% interval; None without a test, and where seeds that all score the same show
-            no difference at this level.
-        p: Adjusted for the family: at most 0.05 exactly if the interval lies on one side of 0.
+        interval: Simultaneous 95% interval; None without a test, and where seeds all score the same.
+        p: Adjusted for the family: at most 0.05 exactly if the row is ahead or behind.
         answer: AHEAD, BEHIND, EQUAL (the interval lies within the margin) or OPEN.
         test: Name of the test, or the obstacle to one.
     """
@@ -86,21 +85,18 @@ def compare_with_baseline(
         p = correction.adjust(test.p)
         interval = tests.test(method, baseline, task, level, fewest=True).interval
         if interval and (no_width(*interval) or (interval[0] > 0 or interval[1] < 0) != (p <= ALPHA)):
-            interval = None  # differences that are all the same say nothing of their spread
-        answer = _name_answer(interval, margin)
+            interval = None  # of seeds that all score the same, p is the lowest that so many can reach
+        answer = _name_answer(test.difference, p, interval, margin)
         rows[method] = BaselineDifference(test.difference, interval, p, answer, test.test)
     return BaselineFamily(baseline, rows, paired, others, margin)
 
 
-def _name_answer(interval: tuple[float, float] | None, margin: float) -> str:
-    if interval is None:
-        return OPEN
-    low, high = interval
-    if low > 0:
-        return AHEAD
-    if high < 0:
-        return BEHIND
-    return EQUAL if -margin < low and high < margin else OPEN
+def _name_answer(difference: float, p: float, interval: tuple[float, float] | None, margin: float) -> str:
+    if p <= ALPHA:
+        return AHEAD if difference > 0 else BEHIND
+    if interval is not None and -margin < interval[0] and interval[1] < margin:
+        return EQUAL
+    return OPEN
 
 
 def correct_against(

@@ -233,6 +233,16 @@ def test_differences_that_are_all_the_same_are_open(tmp_path: Path) -> None:
     assert (row.difference, row.interval, row.answer) == (0.0, None, OPEN)
 
 
+@pytest.mark.parametrize(("count", "answer"), [(5, OPEN), (12, AHEAD)])
+def test_a_constant_lead_needs_enough_seeds(tmp_path: Path, count: int, answer: str) -> None:
+    values = 0.7 + 0.01 * make_generator(4, "constant").normal(size=count)
+    records = [*seeds("simcse", *values, stage="s"), *seeds("up", *(values + 0.01), stage="s")]
+    row = family_of(tmp_path, *records).rows["up"]
+    assert (row.interval, row.answer) == (None, answer)
+    assert row.p is not None
+    assert (row.p <= 0.05) == (answer == AHEAD)
+
+
 def test_many_seeds_and_rows_without_common_seeds(tmp_path: Path) -> None:
     rng = make_generator(2, "many")
     records = []
