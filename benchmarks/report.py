@@ -19,9 +19,10 @@ import numpy as np
 from claim import PAIRS, add_json, run_timed, show, within
 
 from bench.comparison import item_bootstrap as item_draws
-from bench.comparison.item_bootstrap import DRAWS, SEED, CampaignRun
+from bench.comparison.item_bootstrap import DRAWS, SEED, CampaignRun, RunDraws
 from bench.records.record import RecordPlace, RunRecord, Score
 from bench.records.store import ResultStore
+from bench.stats.item_units import SuiteUnits
 
 LIMITS = {"text": 3.0, "csv": 3.0, "latex": 3.0, "html": 6.0}
 MEGABYTES = 3.0
@@ -53,7 +54,8 @@ def write_draws(run: CampaignRun, values: dict[str, float], rng: np.random.Gener
     """Keep draws as ``bench stats`` does."""
     centre = np.array(list(values.values()))
     drawn = (centre + rng.normal(size=(DRAWS, len(values))) / 100).astype(np.float32)
-    item_draws._write_draws(run, drawn, SEED, print)
+    units = SuiteUnits.independent({task: [size] for task, size in PAIRS.items()}, known=True)
+    item_draws._write_draws(run, RunDraws(drawn, units.summary), SEED, print)
 
 
 def make_record(method: str, seed: int, values: dict[str, float], number: int) -> RunRecord:

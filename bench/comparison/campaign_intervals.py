@@ -20,8 +20,7 @@ from bench.comparison.item_bootstrap import (
 from bench.comparison.selection import Group, check_family, group_by, sort_runs_by_seed
 from bench.errors import BenchError
 from bench.records.record import ALL
-from bench.stats.argument_checks import FloatArray
-from bench.stats.classification_statistics import wilson_interval
+from bench.stats.classification_statistics import effective_items, wilson_interval
 from bench.stats.effect_sizes import interquartile_mean
 from bench.stats.item_statistics import AVERAGE
 from bench.stats.seeds import one_sample
@@ -76,7 +75,7 @@ def compute_record_intervals(
         done, rescored = 0, True
         try:
             for run, drawn in zip(group, draw(group), strict=True):
-                yield _build_record_interval(run, drawn.values.astype(np.float64), level)
+                yield _build_record_interval(run, drawn, level)
                 done += 1
                 rescored = rescored and drawn.tasks is not None
         except RefusedError:
@@ -89,17 +88,23 @@ def compute_record_intervals(
             say(f"{group[0].record.suite}: {NOT_AGAIN}")
 
 
-def _build_record_interval(run: CampaignRun, drawn: FloatArray | None, level: float) -> RecordInterval:
+def _build_record_interval(run: CampaignRun, drawn: RunDraws | None, level: float) -> RecordInterval:
     record, names = run.record, list_task_names(run.record)
     scores = {name: value for name in (*names, AVERAGE) if (value := record.score(name)) is not None}
     intervals = None
     if drawn is not None:
-        with_average = np.concatenate([drawn, drawn.mean(1, keepdims=True)], axis=1)
+        values = drawn.values.astype(np.float64)
+        with_average = np.concatenate([values, values.mean(1, keepdims=True)], axis=1)
         ends = np.quantile(with_average, [(1 - level) / 2, (1 + level) / 2], axis=0)
         intervals = dict(zip((*names, AVERAGE), zip(*ends.tolist(), strict=True), strict=True))
         for score in record.scores:
             if (score.subset, score.metric) == (ALL, "accuracy") and score.task in names:
-                intervals[score.task] = wilson_interval(score.value, score.n, level)
+                clusters = drawn.summary.tasks[score.task]
+                number = float(score.n)
+                if clusters.shared:
+                    variance = float(values[:, names.index(score.task)].var(ddof=1))
+                    number = effective_items(score.value, variance, score.n, clusters.effective)
+                intervals[score.task] = wilson_interval(score.value, number, level)
     return RecordInterval(record.profile, record.suite, record.method, record.seed, scores, intervals)
 
 

@@ -31,6 +31,7 @@ from bench.stats.effect_sizes import (
 )
 from bench.stats.equivalence import predict_run_difference
 from bench.stats.item_statistics import AVERAGE, ItemDifference, SuiteDraws, paired_bootstrap
+from bench.stats.item_units import UnitSummary
 from bench.stats.outliers import find_outliers
 from bench.stats.seed_pairs import PairedDifference, paired_t, pairing_gain
 from bench.stats.seeds import (
@@ -208,13 +209,15 @@ DrawItems = Callable[[Sequence[CampaignRun]], Iterable[RunDraws]]
 class CheckpointPair:
     """One checkpoint of each side on the same items: by task, the paired bootstrap and its cross-checks.
 
-    ``williams`` and ``steiger`` are of correlations, ``mcnemar`` is of predicted classes.
+    ``williams`` and ``steiger`` are of correlations, in tasks of which two pairs share a sentence
+    ``clustered`` in their place. ``mcnemar`` is of predicted classes.
     """
 
     seeds: tuple[int | None, int | None]
     tasks: dict[str, ItemDifference]
     williams: dict[str, CorrelationTest | None]
     steiger: dict[str, CorrelationTest | None]
+    clustered: dict[str, CorrelationTest | None]
     mcnemar: dict[str, McNemarTest | None]
 
 
@@ -228,6 +231,7 @@ class ItemLevel:
             correction over the tasks.
         checkpoints: Pairs of one seed, or each run with the one run of the other side.
         rescored: True if all scores were computed again from predictions and data.
+        units: The clusters of items that share a sentence, which the draws take.
     """
 
     tasks: dict[str, ItemDifference]
@@ -236,6 +240,7 @@ class ItemLevel:
     components: ComponentsDifference | None
     coverage: CoverageRow | None
     rescored: bool
+    units: UnitSummary
 
 
 def compare_over_items(
@@ -249,7 +254,8 @@ def compare_over_items(
     metric = runs[0].record.metric
     sizes = {s.task: s.n for s in runs[0].record.scores if (s.subset, s.metric) == (ALL, metric)}
     rows = {"a": slice(0, len(a.runs)), "b": slice(len(a.runs), len(runs))}
-    sample = SuiteDraws(rows, tuple(tasks), tuple(sizes[task] for task in tasks), observed, drawn)
+    pairs, units = tuple(sizes[task] for task in tasks), draws[0].summary
+    sample = SuiteDraws(rows, tuple(tasks), pairs, observed, drawn, units)
     components = coverage = None
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:
         kinds = {"deterministic_a": a.deterministic, "deterministic_b": b.deterministic, "paired": paired}
@@ -265,7 +271,7 @@ def compare_over_items(
     for i, j in _pair_runs(a, b):
         checkpoints.append(_compare_checkpoints(runs, draws, sample, (i, len(a.runs) + j), level))
     rescored = all(of_run.tasks is not None for of_run in draws)
-    return ItemLevel(differences, corrected, tuple(checkpoints), components, coverage, rescored)
+    return ItemLevel(differences, corrected, tuple(checkpoints), components, coverage, rescored, units)
 
 
 def _pair_runs(a: Group, b: Group) -> list[tuple[int, int]]:
@@ -286,10 +292,17 @@ def _compare_checkpoints(
     a, b = (runs[row] for row in rows)
     first, second = a.store.predictions(a.record), b.store.predictions(b.record)
     data, measure = drawn[rows[0]].tasks or {}, measure_of(a.record.suite)
-    tests: dict[str, dict[str, Any]] = {"williams": {}, "steiger": {}, "mcnemar": {}}
+    tests: dict[str, dict[str, Any]] = {"williams": {}, "steiger": {}, "clustered": {}, "mcnemar": {}}
     for column, task in enumerate(sample.tasks):
         x, y = sample.observed[list(rows), column].tolist()
-        for name, test in measure.pair_tests(data.get(task), first[task], second[task], (x, y)).items():
+        units, clusters = drawn[rows[0]].units, None
+        if sample.count_clusters(task) is not None:
+            if units is None:  # which items share sentences is unknown without the data
+                continue
+            clusters = units.task_labels(task)
+        for name, test in measure.pair_tests(
+            data.get(task), first[task], second[task], (x, y), clusters
+        ).items():
             tests[name][task] = test
     seeds = (a.record.seed, b.record.seed)
     return CheckpointPair(seeds, paired_bootstrap(pair, "a", "b", level), **tests)

@@ -1,10 +1,11 @@
 """Item bootstrap of records: every record's scores in common draws, computed once and stored.
 
-A record's draws depend only on its predictions, the task's gold scores and (seed, task), so any two records
-of a suite can be subtracted draw by draw. They are stored in ``results/<campaign>/stats/<suite>-<hash>.npz``;
-the hash covers the record's key, its predictions' hash, the tasks' hashes, the number of draws, the seed and
-``VERSION``. The file has the scores of the predictions too: a record with other scores is refused. With the
-data, every score is computed again.
+A draw takes clusters of items that share a sentence, over the tasks of the suite together. A record's draws
+depend only on its predictions, the suite's texts and gold scores and the seed, so any two records of a suite
+can be subtracted draw by draw. They are stored in ``results/<campaign>/stats/<suite>-<hash>.npz``;
+the hash covers the record's key, its predictions' hash, the tasks' hashes, the number of draws, the seed,
+``VERSION`` and the version of the clusters. The file has the scores of the predictions too: a record with
+other scores is refused. With the data, every score is computed again.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data.sentence_clusters import VERSION as CLUSTERS
+from bench.data.sentence_clusters import cluster_items
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError
 from bench.eval.rescoring import load_record_tasks, load_sound_predictions
@@ -30,10 +34,11 @@ from bench.records.record import ALL, AVERAGE, RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.schema import MapOf, find_fault, is_number
 from bench.stats.argument_checks import make_generator
+from bench.stats.item_units import LEAST_EFFECTIVE, SuiteUnits, UnitSummary, draw_scores
 
 DRAWS = 10_000
 SEED = 1
-VERSION = 2  # raised when the numbers of the draws change
+VERSION = 3  # raised when the numbers of the draws change
 FOLDER = "stats"
 NOT_AGAIN = "as the records say them, not computed again from predictions and evaluation data"
 """Note of every output with unchecked scores."""
@@ -64,10 +69,19 @@ class RefusedError(BenchError):
 
 @dataclass(frozen=True)
 class RunDraws:
-    """A run's (draws, tasks) scores in draws of items, and its tasks; None for unchecked stored draws."""
+    """A run's scores in draws of items.
+
+    Args:
+        values: (draws, tasks).
+        summary: The clusters of items that were drawn.
+        tasks: The run's tasks; None for unchecked stored draws.
+        units: The items' clusters; None as the tasks.
+    """
 
     values: Draws
-    tasks: dict[str, SuiteTask] | None
+    summary: UnitSummary
+    tasks: dict[str, SuiteTask] | None = None
+    units: SuiteUnits | None = None
 
 
 def list_task_names(record: RunRecord) -> tuple[str, ...]:
@@ -108,18 +122,21 @@ def draw_items(
         missing: list[tuple[CampaignRun, _VerifiedRun]] = []
         for run in chunk:
             verified = _verify_scores(run, data)
-            is_verified = isinstance(verified, _VerifiedRun)
-            stored = read_draws(run, draws, seed, say, believed=is_verified)
-            if stored is not None:
-                tasks = verified.tasks if isinstance(verified, _VerifiedRun) else None
-                results[run.path] = RunDraws(stored, tasks)
-            elif isinstance(verified, _VerifiedRun):
-                missing.append((run, verified))
+            if not isinstance(verified, _VerifiedRun):
+                stored = read_draws(run, draws, seed, say)
+                if stored is None:
+                    raise verified
+                results[run.path] = stored
+                continue
+            units = cluster_record_items(run.record, verified.tasks)
+            stored = read_draws(run, draws, seed, say, believed=True)
+            if stored is not None and (stored.summary == units.summary or not units.summary.known):
+                results[run.path] = RunDraws(stored.values, stored.summary, verified.tasks, units)
             else:
-                raise verified
-        for (run, checked), values in zip(missing, _compute_draws(missing, draws, seed), strict=True):
-            _write_draws(run, values, seed, say)
-            results[run.path] = RunDraws(values, checked.tasks)
+                missing.append((run, verified))
+        for (run, checked), computed in zip(missing, _compute_draws(missing, draws, seed), strict=True):
+            _write_draws(run, computed, seed, say)
+            results[run.path] = replace(computed, tasks=checked.tasks)
         for run in chunk:
             progress(1)
             yield results[run.path]
@@ -150,27 +167,64 @@ def _verify_scores(run: CampaignRun, data: Path | None) -> _VerifiedRun | BenchE
         raise RefusedError(error.what, where=error.where, expected=error.expected, hint=error.hint) from error
 
 
-def _compute_draws(runs: Sequence[tuple[CampaignRun, _VerifiedRun]], draws: int, seed: int) -> list[Draws]:
-    """Draw the items of runs on the same tasks, each task from its own stream."""
+_UNITS: dict[tuple[object, ...], SuiteUnits] = {}
+
+
+def cluster_record_items(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> SuiteUnits:
+    """Return the clusters of a record's items that share a sentence, over all tasks.
+
+    Items of unknown texts share none. Too few clusters for an interval, and predictions of other items than
+    the data, raise BenchError.
+    """
+    names = list_task_names(record)
+    key = record.suite, *((name, record.tasks[name]["sha256"]) for name in names)
+    if key not in _UNITS:
+        measure = measure_of(record.suite)
+        texts = {name: measure.item_texts(tasks[name], record) for name in names}
+        parts = [part for of_task in texts.values() for part in of_task]
+        labels = iter(cluster_items(parts))
+        by_task = {name: [next(labels) for _ in of_task] for name, of_task in texts.items()}
+        _UNITS[key] = SuiteUnits(by_task, known=not any(isinstance(part, int) for part in parts))
+    units = _UNITS[key]
+    for name, task in units.summary.tasks.items():
+        if task.shared and task.effective < LEAST_EFFECTIVE:
+            what = (
+                f"the {task.items} items of {name} share sentences: as good as {task.effective:.1f} clusters"
+            )
+            hint = "a task of more sentences; statistics over seeds hold"
+            expected = f"at least {LEAST_EFFECTIVE:.0f} for intervals over items"
+            raise BenchError(what, where=f"suite {record.suite}", expected=expected, hint=hint)
+    return units
+
+
+def _compute_draws(
+    runs: Sequence[tuple[CampaignRun, _VerifiedRun]], draws: int, seed: int
+) -> Iterator[RunDraws]:
+    """Draw the items of runs on the same tasks, clusters that tasks share together."""
     if not runs:
-        return []
+        return
     record, tasks = runs[0][0].record, runs[0][1].tasks
-    names, measure = list_task_names(record), measure_of(record.suite)
-    result = np.empty((len(runs), draws, len(names)), dtype=np.float32)
-    for column, name in enumerate(names):
+    units, measure = cluster_record_items(record, tasks), measure_of(record.suite)
+    statistics = {}
+    for name in list_task_names(record):
         try:
             rows = np.stack([verified.predictions[name] for _, verified in runs])
-            drawn = measure.draws(tasks[name], rows, record, make_generator(seed, f"items/{name}"), draws)
+            statistics[name] = measure.item_statistics(tasks[name], rows, record)
         except (KeyError, ValueError) as error:
             raise BenchError(f"no draws of {name}: {error}", where=f"suite {record.suite}") from error
-        result[:, :, column] = drawn.T
-    return list(result)
+    try:
+        drawn = draw_scores(statistics, units, draws, partial(make_generator, seed))
+    except ValueError as error:
+        raise BenchError(f"no draws of {error}", where=f"suite {record.suite}") from error
+    for row in range(len(runs)):
+        yield RunDraws(drawn[:, row].astype(np.float32), units.summary, units=units)
 
 
 def _describe_draws(run: CampaignRun, draws: int, seed: int) -> dict[str, Any]:
     record = run.record
     return {
         "version": VERSION,
+        "clusters": CLUSTERS,
         "seed": seed,
         "draws": draws,
         "suite": record.suite,
@@ -194,8 +248,8 @@ def read_draws(
     say: Say = lambda _: None,
     *,
     believed: bool = False,
-) -> Draws | None:
-    """Return stored (draws, tasks) of exactly this run, if any; ``say`` gets a line for a damaged file.
+) -> RunDraws | None:
+    """Return stored draws of exactly this run, if any; ``say`` gets a line for a damaged file.
 
     ``believed`` is True if the run's scores were just computed again: draws for other scores are outdated.
     """
@@ -208,7 +262,7 @@ def read_draws(
                 raise ValueError("too large")
             facts = json.loads(archive["facts"].tobytes())
             stored: Draws = archive["draws"]
-            observed = facts.pop("observed")
+            observed, summary = facts.pop("observed"), UnitSummary.from_json(facts.pop("units"))
     except OSError:
         return None
     except Exception as error:  # a damaged file makes numpy, zipfile and json fail in many ways
@@ -222,6 +276,7 @@ def read_draws(
         and bool((np.abs(stored) <= 1).all())
         and find_fault(observed, MapOf(is_number)) is None
         and observed.keys() == scores.keys()
+        and tuple(summary.tasks) == list_task_names(run.record)
     )
     wrong = [name for name in scores if is_sound and abs(scores[name] - observed[name]) > TOLERANCE]
     if facts != expected or not is_sound or (wrong and believed):
@@ -234,7 +289,7 @@ def read_draws(
             where=str(run.path),
             hint="bench verify lists all; delete the record and run the cell again",
         )
-    return stored
+    return RunDraws(stored, summary)
 
 
 def _observed_scores(record: RunRecord) -> dict[str, float]:
@@ -243,15 +298,17 @@ def _observed_scores(record: RunRecord) -> dict[str, float]:
     return {name: value for name, value in scores.items() if value is not None}
 
 
-def _write_draws(run: CampaignRun, computed: Draws, seed: int, say: Say) -> None:
+def _write_draws(run: CampaignRun, computed: RunDraws, seed: int, say: Say) -> None:
     """Store draws atomically; a failure only costs time later."""
-    path = draws_path(run, len(computed), seed)
-    facts = _describe_draws(run, len(computed), seed)
-    facts["sha256"] = hashlib.sha256(computed.tobytes()).hexdigest()
+    values = computed.values
+    path = draws_path(run, len(values), seed)
+    facts = _describe_draws(run, len(values), seed)
+    facts["sha256"] = hashlib.sha256(values.tobytes()).hexdigest()
+    facts["units"] = computed.summary.to_json()
     facts["observed"] = _observed_scores(run.record)
     payload = io.BytesIO()
     text = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), dtype=np.uint8)
-    np.savez(payload, allow_pickle=False, facts=text, draws=computed)
+    np.savez(payload, allow_pickle=False, facts=text, draws=values)
     try:
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, payload.getvalue())

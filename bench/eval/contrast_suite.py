@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.contrast_items import ContrastTask, contrast_sentences
 from bench.data.data_source import DataSource
+from bench.data.sentence_clusters import Texts
 from bench.data.suites import CONTRAST, SUITES, load_contrast
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import BenchError
 from bench.eval.embeddings import compare_pairs, embed_sentences, report_words
-from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, SuiteResult
+from bench.eval.measure import ItemChange, Labels, Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import ALL, RunRecord, Score
+
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
+    from bench.stats.resampling import Statistic
 
 TIE = 1e-6  # similarities that differ by at most this are equal
 
@@ -79,21 +84,28 @@ class ContrastSuite(Measure[ContrastTask]):
         """Score the differences again."""
         return _contrast_scores(tasks, predictions)
 
-    def draws(
-        self, task: ContrastTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
-    ) -> NDArray[np.float64]:
-        """Accuracy in draws of items."""
-        from bench.stats.resampling import mean_draws
+    def item_texts(self, task: ContrastTask, record: RunRecord) -> list[Texts | int]:
+        """Return all three sentences of every item."""
+        return [task.triples]
 
-        return np.clip(mean_draws(credit_items(task, rows), rng, count), 0, 1)
+    def item_statistics(self, task: ContrastTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
+        """Accuracy in draws of items."""
+        from bench.stats.resampling import mean_statistic
+
+        return [mean_statistic(credit_items(task, rows))]
 
     def pair_tests(
-        self, task: ContrastTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
+        self,
+        task: ContrastTask | None,
+        one: FloatArray,
+        other: FloatArray,
+        scores: tuple[float, float],
+        clusters: Labels | None,
     ) -> PairTests:
-        """McNemar's exact test; a tie counts as wrong."""
+        """McNemar's exact test, by clusters of items that share a sentence; a tie counts as wrong."""
         from bench.stats.classification_statistics import mcnemar
 
-        return {"mcnemar": mcnemar(one > TIE, other > TIE)}
+        return {"mcnemar": mcnemar(one > TIE, other > TIE, clusters)}
 
     def find_changes(
         self, task: ContrastTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int

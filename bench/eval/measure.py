@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from bench.data.data_source import DataSource
+from bench.data.sentence_clusters import Texts
 from bench.data.suites import SUITES
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
@@ -21,15 +21,19 @@ from bench.records.record import ALL, AVERAGE, RunRecord, Score
 if TYPE_CHECKING:  # they load scipy, which planning a suite doesn't need
     from bench.stats.classification_statistics import McNemarTest
     from bench.stats.correlations import CorrelationTest
+    from bench.stats.resampling import Statistic
 
 T = TypeVar("T")
 ScoreName: TypeAlias = tuple[str, str, str]  # of a score: task, subset and metric
 AnyEncoder: TypeAlias = Encoder | PairScorer
 Predictions: TypeAlias = Mapping[str, FloatArray]
 Scores: TypeAlias = tuple[Score, ...]
-Draws: TypeAlias = NDArray[np.float64]
+Labels: TypeAlias = NDArray[np.intp]
 PairTests: TypeAlias = "dict[str, CorrelationTest | McNemarTest | None]"
-"""Tests of two checkpoints on one task, by name: "williams", "steiger", "mcnemar"; null if undefined."""
+"""Tests of two checkpoints on one task by name, null if undefined.
+
+"williams" and "steiger", or "clustered" for items that share texts, of correlations; "mcnemar" of classes.
+"""
 
 
 @dataclass(frozen=True)
@@ -139,18 +143,35 @@ class Measure(ABC, Generic[T]):
             return set()
         return {(task, ALL, f"{self.metric}_last") for task in (*record.tasks, AVERAGE)}
 
-    def draws(self, task: T, rows: FloatArray, record: RunRecord, rng: Generator, count: int) -> Draws:
-        """Return (count, runs) scores on a task in draws of its items with replacement.
+    def item_texts(self, task: T, record: RunRecord) -> list[Texts | int]:
+        """Return the texts of every item, for each part of the task; their number if the texts are missing.
 
-        ``rows`` are (runs, predictions), ``record`` is one of the runs'. A score of other things than items
-        and missing predictions raise BenchError, a score that is undefined in a draw ValueError.
+        Items that share a text depend on one another: statistics draw them together. Parts are scored one by
+        one; a task's score is their mean. Raises BenchError as :meth:`item_statistics`.
+        """
+        raise BenchError("the items of this suite can't be drawn", where=f"suite {self.name}")
+
+    def item_statistics(self, task: T, rows: FloatArray, record: RunRecord) -> list[Statistic]:
+        """Return the scores of (runs, predictions) as a function of counts of items, for each part of a task.
+
+        ``record`` is one of the runs'. A score of other things than items and missing predictions raise
+        BenchError; the functions raise ValueError for a score that is undefined in a draw.
         """
         raise BenchError("the items of this suite can't be drawn", where=f"suite {self.name}")
 
     def pair_tests(
-        self, task: T | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
+        self,
+        task: T | None,
+        one: FloatArray,
+        other: FloatArray,
+        scores: tuple[float, float],
+        clusters: Labels | None,
     ) -> PairTests:
-        """Test two checkpoints with these scores on the items of a task, null if its data are missing."""
+        """Test two checkpoints with these scores on the items of a task, null if its data are missing.
+
+        ``clusters`` are the (items,) numbers of clusters of items that share a text; None if no two do, or
+        without the texts.
+        """
         return {}
 
     def find_changes(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from bench.eval.item_changes import class_changes, rank_changes, score_changes
@@ -17,7 +15,7 @@ from bench.eval.mteb_tasks import MtebTask
 from bench.eval.sts import spearman
 from bench.records.integrity import TOLERANCE
 from bench.stats.classification_statistics import average_precision, weighted_f1
-from bench.stats.resampling import mean_draws, resample_statistics, spearman_draws
+from bench.stats.resampling import Statistic, mean_statistic, spearman_statistic
 
 RANKED = ("Retrieval", "Reranking")  # mteb's types of tasks that rank documents for queries
 
@@ -41,8 +39,8 @@ class PredictionKind(ABC):
         """Return mteb's score."""
 
     @abstractmethod
-    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        """Return (count, runs) scores in draws of the items."""
+    def statistic(self, runs: Values, gold: Values) -> Statistic:
+        """Return the scores of (runs, rows, items) as a function of counts of the items."""
 
     @abstractmethod
     def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
@@ -58,8 +56,8 @@ class _Similarities(PredictionKind):
     def score(self, values: Values, gold: Values) -> float:
         return spearman(values[0], gold)
 
-    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        return spearman_draws(runs[:, 0], gold, rng, count)
+    def statistic(self, runs: Values, gold: Values) -> Statistic:
+        return spearman_statistic(runs[:, 0], gold)
 
     def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         return rank_changes(items.texts, items.gold.tolist(), one[0], other[0], count)
@@ -74,8 +72,8 @@ class _Classes(PredictionKind):
     def score(self, values: Values, gold: Values) -> float:
         return float((values == gold).mean())
 
-    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        return mean_draws((runs == gold).mean(1), rng, count)
+    def statistic(self, runs: Values, gold: Values) -> Statistic:
+        return mean_statistic((runs == gold).mean(1))
 
     def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         a, b, gold = (_majority_classes(items, values) for values in (one, other, items.gold[None]))
@@ -92,11 +90,8 @@ class _Counted(PredictionKind):
     def score(self, values: Values, gold: Values) -> float:
         return float(self.weigh(values, gold, np.ones((1, len(gold)), dtype=np.int64))[0])
 
-    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        def statistic(values: Values) -> Callable[[Counts], Draws]:
-            return lambda counts: self.weigh(values, gold, counts)
-
-        return resample_statistics([*map(statistic, runs)], len(gold), rng, count)
+    def statistic(self, runs: Values, gold: Values) -> Statistic:
+        return lambda counts: np.stack([self.weigh(values, gold, counts) for values in runs], axis=1)
 
 
 class _Distances(_Counted):
@@ -150,8 +145,8 @@ class _Queries(PredictionKind):
     def score(self, values: Values, gold: Values) -> float:
         return float(values[0].mean(dtype=np.float64))
 
-    def draws(self, runs: Values, gold: Values, rng: Generator, count: int) -> Draws:
-        return mean_draws(runs[:, 0], rng, count)
+    def statistic(self, runs: Values, gold: Values) -> Statistic:
+        return mean_statistic(runs[:, 0])
 
     def find_changes(self, items: MtebItems, one: Values, other: Values, count: int) -> list[ItemChange]:
         return score_changes(items.texts, one[0], other[0], count)

@@ -20,8 +20,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bench.data.sentence_clusters import Texts
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.measure import ItemChange
@@ -32,6 +32,7 @@ from bench.eval.mteb_setup import preserve_random_state, silence_mteb
 from bench.eval.mteb_tasks import MtebTask, build_mteb_task
 from bench.records.record import ALL, AVERAGE, RunRecord, Score
 from bench.schema import is_count, is_text
+from bench.stats.resampling import Statistic
 
 Part = tuple[str, str, int]  # split, subset and number of items
 
@@ -152,21 +153,37 @@ def _recorded_entry(task: MtebTask, record: RunRecord) -> MtebEntry:
     raise BenchError(f"no score of {task.id}", where=record.suite)
 
 
-def draw_task_scores(
-    task: MtebTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
-) -> NDArray[np.float64]:
-    """Return (count, runs) scores of a task in draws of its items, within each subset of each split."""
+def part_statistics(task: MtebTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
+    """Return the scores of each subset of each split as a function of counts of its items."""
     kind = kind_of(task)
     if kind is None or not rows.shape[1]:
         raise BenchError(f"no predictions of {task.id} are kept", where=record.suite)
     parts = prediction_parts(task, record)
     items = load_mteb_items(task) if kind.needs_gold else {}
-    draws = []
+    statistics = []
     for (split, subset, _), values in zip(parts, split_values(rows, parts, task.id), strict=True):
         gold = items[split, subset].gold if items else np.empty(0)
-        draws.append(kind.draws(values, gold, rng, count))
-    average: NDArray[np.float64] = np.mean(draws, axis=0)
-    return average
+        statistics.append(kind.statistic(values, gold))
+    return statistics
+
+
+def part_texts(task: MtebTask, record: RunRecord) -> list[Texts | int]:
+    """Return the texts of every item of each subset of each split, or their number if data are missing.
+
+    Of queries from mteb's data also their number: nothing else loads those again.
+    """
+    kind = kind_of(task)
+    is_read = task.local is not None or (kind is not None and kind.needs_gold)
+    items = _find_items(task) if is_read else ""
+    if isinstance(items, str):
+        return [number for _, _, number in prediction_parts(task, record)]
+    texts: list[Texts | int] = []
+    for split, subset, number in prediction_parts(task, record):
+        part = items.get((split, subset))
+        if part is None or len(part.texts) != number:
+            raise BenchError("the predictions are of other items than the data", where=task.id)
+        texts.append(part.texts)
+    return texts
 
 
 def find_item_changes(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from bench.data.data_source import DataSource
 from bench.data.mteb_names import has_own_tasks
+from bench.data.sentence_clusters import Texts
 from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.eval.measure import ItemChange, Measure, MeasureContext, ScoreName, SuiteResult
 from bench.eval.mteb_cache import check_cached_data, check_declared_data
@@ -17,6 +16,9 @@ from bench.eval.mteb_scores import RETRIEVAL, metric_name, shared_metric
 from bench.eval.mteb_setup import import_mteb
 from bench.eval.mteb_tasks import MtebTask, load_mteb_suite
 from bench.records.record import ALL, AVERAGE, RunRecord, Score, safe_name
+
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
+    from bench.stats.resampling import Statistic
 
 
 class MtebSuite(Measure[MtebTask]):
@@ -105,13 +107,17 @@ class MtebSuite(Measure[MtebTask]):
         rows = (*ranked, AVERAGE) if len(ranked) == len(tasks) else ranked
         return {(row, ALL, metric_name(name)) for row in rows for name in RETRIEVAL}
 
-    def draws(
-        self, task: MtebTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
-    ) -> NDArray[np.float64]:
-        """Score the task in draws of items, within each subset."""
-        from bench.eval.mteb_predictions import draw_task_scores
+    def item_texts(self, task: MtebTask, record: RunRecord) -> list[Texts | int]:
+        """Return the sentences, or the query, of every item of each subset."""
+        from bench.eval.mteb_predictions import part_texts
 
-        return draw_task_scores(task, rows, record, rng, count)
+        return part_texts(task, record)
+
+    def item_statistics(self, task: MtebTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
+        """Score each subset in draws of its items."""
+        from bench.eval.mteb_predictions import part_statistics
+
+        return part_statistics(task, rows, record)
 
     def find_changes(
         self, task: MtebTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int

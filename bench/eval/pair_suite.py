@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.data_source import DataSource
+from bench.data.sentence_clusters import Texts
 from bench.data.suites import is_reference, load_suite
 from bench.data.tasks import PairTask
 from bench.encoder import Encoder, FloatArray, PairScorer
-from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, SuiteResult
+from bench.eval.measure import ItemChange, Labels, Measure, MeasureContext, PairTests, SuiteResult
 from bench.records.record import RunRecord, Score
+
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
+    from bench.stats.resampling import Statistic
 
 
 class PairSuite(Measure[PairTask]):
@@ -53,21 +58,37 @@ class PairSuite(Measure[PairTask]):
 
         return score_suite(tasks, predictions)
 
-    def draws(
-        self, task: PairTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
-    ) -> NDArray[np.float64]:
-        """Correlate in draws of pairs."""
-        from bench.stats.resampling import spearman_draws
+    def item_texts(self, task: PairTask, record: RunRecord) -> list[Texts | int]:
+        """Return both sentences of every pair."""
+        return [list(task.all_pairs())]
 
-        return spearman_draws(rows, _gold_scores(task), rng, count)
+    def item_statistics(self, task: PairTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
+        """Correlate in draws of pairs."""
+        from bench.stats.resampling import spearman_statistic
+
+        return [spearman_statistic(rows, _gold_scores(task))]
 
     def pair_tests(
-        self, task: PairTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
+        self,
+        task: PairTask | None,
+        one: FloatArray,
+        other: FloatArray,
+        scores: tuple[float, float],
+        clusters: Labels | None,
     ) -> PairTests:
-        """Williams' and Steiger's tests, from the correlations of both with gold and with each other."""
+        """Williams' and Steiger's tests, from the correlations of both with gold and with each other.
+
+        Of pairs that share sentences, the test by clusters instead.
+        """
         from bench.stats.correlations import steiger, williams
         from bench.stats.resampling import spearman_rows
 
+        if clusters is not None:
+            from bench.stats.clustered_tests import clustered_test
+
+            if task is None:
+                return {"clustered": None}
+            return {"clustered": clustered_test(one, other, _gold_scores(task), clusters)}
         triple = (*scores, float(spearman_rows(one, other)[0]))
         tests: PairTests = {}
         for test in (williams, steiger):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 
 from bench.data.data_source import DataSource
 from bench.data.rank_task import RankTask
+from bench.data.sentence_clusters import Texts
 from bench.data.suites import load_rank
 from bench.data.tasks import suite_average
 from bench.encoder import FloatArray, PairScorer
@@ -17,6 +18,9 @@ from bench.errors import BenchError
 from bench.eval.embeddings import Embeddings, embed_sentences, report_words
 from bench.eval.measure import AnyEncoder, ItemChange, Measure, MeasureContext, Predictions, SuiteResult
 from bench.records.record import ALL, RunRecord, Score
+
+if TYPE_CHECKING:  # it loads scipy, which planning a suite doesn't need
+    from bench.stats.resampling import Statistic
 
 HITS = (1, 3)
 _TIE = 1e-6
@@ -60,14 +64,16 @@ class RankSuite(Measure[RankTask]):
         """Score the ranks again."""
         return _rank_scores(tasks, predictions)
 
-    def draws(
-        self, task: RankTask, rows: FloatArray, record: RunRecord, rng: Generator, count: int
-    ) -> Vectors:
+    def item_texts(self, task: RankTask, record: RunRecord) -> list[Texts | int]:
+        """Return both sentences of every pair: a pair's two queries are one item here."""
+        return [task.pairs]
+
+    def item_statistics(self, task: RankTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
         """Mean reciprocal rank by cosine in draws of pairs, both directions of a pair together."""
-        from bench.stats.resampling import mean_draws
+        from bench.stats.resampling import mean_statistic
 
         reciprocal = np.stack([1 / _split_ranks(task, row)[0] for row in rows])
-        return np.clip(mean_draws(reciprocal.reshape(len(rows), -1, 2).mean(2), rng, count), 0, 1)
+        return [mean_statistic(reciprocal.reshape(len(rows), -1, 2).mean(2))]
 
     def find_changes(
         self, task: RankTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int

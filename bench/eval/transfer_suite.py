@@ -6,20 +6,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.data.data_source import DataSource
+from bench.data.sentence_clusters import Texts
 from bench.data.suites import is_reference, load_transfer
 from bench.data.tasks import LabelledTask, suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer, Progress
 from bench.errors import BenchError
 from bench.eval.embeddings import embed_sentences, report_words
-from bench.eval.measure import ItemChange, Measure, MeasureContext, PairTests, ScoreName, SuiteResult
+from bench.eval.measure import (
+    ItemChange,
+    Labels,
+    Measure,
+    MeasureContext,
+    PairTests,
+    ScoreName,
+    SuiteResult,
+)
 from bench.eval.transfer_items import f1_score, right_answers, scored_items
 from bench.records.record import ALL, RunRecord, Score
 
 if TYPE_CHECKING:  # they load torch or scipy, which planning a suite doesn't need
     from bench.eval.transfer import Protocol
+    from bench.stats.resampling import Statistic
 
 
 class TransferSuite(Measure[LabelledTask]):
@@ -71,24 +80,32 @@ class TransferSuite(Measure[LabelledTask]):
         """Return the accuracies in validation."""
         return {(task.id, "dev", self.metric) for task in tasks}
 
-    def draws(
-        self, task: LabelledTask, rows: FloatArray, record: RunRecord, rng: np.random.Generator, count: int
-    ) -> NDArray[np.float64]:
-        """Accuracy in draws of the tested items of all folds, with their weights in the mean over folds."""
-        from bench.stats.resampling import mean_draws
+    def item_texts(self, task: LabelledTask, record: RunRecord) -> list[Texts | int]:
+        """Return the sentence, or both, of every tested item."""
+        items = scored_items(task).items
+        return [list(zip(items.first, items.second, strict=True) if items.second else zip(items.first))]
 
-        values = scored_items(task).weights * right_answers(task, rows)
-        return np.clip(mean_draws(values, rng, count), 0, 1)
+    def item_statistics(self, task: LabelledTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
+        """Accuracy in draws of the tested items of all folds, with their weights in the mean over folds."""
+        from bench.stats.resampling import mean_statistic
+
+        accuracy = mean_statistic(scored_items(task).weights * right_answers(task, rows))
+        return [lambda counts: np.clip(accuracy(counts), 0, 1)]
 
     def pair_tests(
-        self, task: LabelledTask | None, one: FloatArray, other: FloatArray, scores: tuple[float, float]
+        self,
+        task: LabelledTask | None,
+        one: FloatArray,
+        other: FloatArray,
+        scores: tuple[float, float],
+        clusters: Labels | None,
     ) -> PairTests:
-        """McNemar's exact test."""
+        """McNemar's exact test, by clusters of items that share a sentence."""
         from bench.stats.classification_statistics import mcnemar
 
         if task is None:
             return {}
-        return {"mcnemar": mcnemar(right_answers(task, one), right_answers(task, other))}
+        return {"mcnemar": mcnemar(right_answers(task, one), right_answers(task, other), clusters)}
 
     def find_changes(
         self, task: LabelledTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int

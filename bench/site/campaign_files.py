@@ -219,9 +219,9 @@ def _describe_pair(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
 
 def _read_draws(runs: Sequence[CampaignRun]) -> Iterator[RunDraws]:
     for run in runs:
-        values = read_draws(run)
-        if values is not None:
-            yield RunDraws(values, None)
+        draws = read_draws(run)
+        if draws is not None:
+            yield draws
 
 
 def _describe_ranking(tests: PairwiseTests, a: str, b: str) -> str:

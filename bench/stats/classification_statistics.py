@@ -17,38 +17,67 @@ from bench.stats.argument_checks import FloatArray
 
 @dataclass(frozen=True)
 class McNemarTest:
-    """An exact test of two classifiers on the same items; ``only_first`` counts those only it has right."""
+    """An exact test of two classifiers on the same items; ``only_first`` counts those only it has right.
+
+    ``clusters`` is the number of clusters whose signs are flipped, None where no two items share a text.
+    """
 
     only_first: int
     only_second: int
     p: float
     minimum_p: float
     n: int
+    clusters: int | None = None
 
 
-def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemarTest:
-    """McNemar's exact test of two classifiers (McNemar 1947, Psychometrika 12).
+def mcnemar(first: ArrayLike, second: ArrayLike, clusters: ArrayLike | None = None) -> McNemarTest:
+    """McNemar's exact test of two classifiers (McNemar 1947, Psychometrika 12), of items or of clusters.
 
     ``first`` and ``second`` are (items,), true where that classifier is right. The number of items on which
     only one is right is binomial with p = 1/2; the two-sided p is twice the smaller tail, at most 1.
 
+    With (items,) ``clusters``, the classifiers change places in whole clusters: the sum of the clusters'
+    differences over all flips of their signs is the exact distribution. Of single items this is McNemar's.
+
     >>> test = mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 1, 1])
     >>> test.only_first, test.only_second, test.p, test.minimum_p
     (6, 1, 0.125, 0.015625)
+    >>> test = mcnemar([1, 1, 1, 1, 1, 1, 0, 1], [0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 2, 2, 3, 3])
+    >>> test.p, test.minimum_p, test.clusters
+    (0.25, 0.125, 4)
     """
     a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"right answers have shapes {a.shape} and {b.shape}; expected (items,) twice")
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    if clusters is not None:
+        numbers = np.unique(np.asarray(clusters), return_inverse=True)[1]
+        if numbers.shape != a.shape:
+            raise ValueError(f"{np.shape(clusters)} clusters of {a.shape} items")
+        differences = np.bincount(numbers, a.astype(np.float64) - b).astype(np.int64)
+        p, least = _flip_signs(np.abs(differences[differences != 0]), abs(only_a - only_b))
+        return McNemarTest(only_a, only_b, p, least, len(a), int(np.count_nonzero(differences)))
     n = only_a + only_b
     p = min(1.0, 2 * float(binom.cdf(min(only_a, only_b), n, 0.5)))
     return McNemarTest(only_a, only_b, p, min(1.0, 2 * 0.5**n), len(a))
 
 
-def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[float, float]:
+def _flip_signs(sizes: NDArray[np.int64], seen: int) -> tuple[float, float]:
+    """Return the share of flips with a sum of at least ``seen`` in absolute value, and its smallest value."""
+    total = int(sizes.sum())
+    chances = np.zeros(2 * total + 1)  # of every sum, from -total to total
+    chances[total] = 1.0
+    for size in sizes.tolist():
+        chances = (np.roll(chances, size) + np.roll(chances, -size)) / 2
+    sums = np.abs(np.arange(-total, total + 1))
+    return min(1.0, float(chances[sums >= seen].sum())), min(1.0, 2 * 0.5 ** len(sizes))
+
+
+def wilson_interval(share: float, items: float, level: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a share of items (Wilson 1927, JASA 22).
 
-    Unlike a bootstrap, it has a width for a share of 0 or 1.
+    Unlike a bootstrap, it has a width for a share of 0 or 1. Of items in clusters, ``items`` is the effective
+    number: see :func:`effective_items`.
 
     >>> [round(end, 4) for end in (*wilson_interval(0.9, 10), *wilson_interval(0.0, 100))]
     [0.5958, 0.9821, 0.0, 0.037]
@@ -60,6 +89,20 @@ def wilson_interval(share: float, items: int, level: float = 0.95) -> tuple[floa
     spread = (squared * (share * (1 - share) / items + squared / (4 * items**2))) ** 0.5
     half = spread / (1 + squared / items)
     return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def effective_items(share: float, variance: float, items: int, clusters: float) -> float:
+    """Return the number of independent items whose share has this variance (Kish 1965, Survey Sampling).
+
+    share (1 - share) / variance, at most ``items``. Where the share is 0 or 1 or nothing varies, it is the
+    effective number of ``clusters``.
+
+    >>> effective_items(0.9, 0.0018, 100, 20.0), effective_items(1.0, 0.0, 100, 20.0)
+    (50.0, 20.0)
+    """
+    if variance <= 0 or share in (0, 1):
+        return clusters
+    return min(float(items), round(share * (1 - share) / variance, 9))
 
 
 def weighted_f1(predicted: ArrayLike, gold: ArrayLike, counts: ArrayLike) -> FloatArray:

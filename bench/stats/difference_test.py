@@ -25,7 +25,7 @@ def pair_test(
     deterministic: tuple[bool, bool] = (False, False),
     paired: bool = False,
     items: ArrayLike | None = None,
-    parts: Sequence[tuple[float, int]] = (),
+    parts: Sequence[tuple[float, float]] = (),
     level: float | None = 0.95,
     fewest: bool = False,
 ) -> PairTest:
@@ -101,8 +101,8 @@ def _mean_variance(runs: FloatArray) -> tuple[float, int]:
 
 def _t_test(
     difference: float,
-    seeds: Sequence[tuple[float, int]],
-    items: Sequence[tuple[float, int]],
+    seeds: Sequence[tuple[float, float]],
+    items: Sequence[tuple[float, float]],
     test: str,
     level: float | None,
     least: float,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from bench.stats.argument_checks import MIN_PAIRS, FloatArray, check_items, check_level
-from bench.stats.resampling import spearman_draws, spearman_rows
+from bench.stats.item_units import SuiteUnits, UnitSummary, draw_scores
+from bench.stats.resampling import spearman_rows, spearman_statistic
+
+AVERAGE = "avg"
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class SuiteDraws:
         rows: Each method's runs, as a slice of all methods' runs.
         observed: (runs of all methods, tasks).
         draws: (draws, runs of all methods, tasks); in a draw all runs see the same pairs of a task.
+        units: The drawn clusters of pairs; None if no two pairs share a sentence.
     """
 
     rows: dict[str, slice]
@@ -29,6 +33,24 @@ class SuiteDraws:
     pairs: tuple[int, ...]
     observed: FloatArray
     draws: FloatArray
+    units: UnitSummary | None = None
+
+    def count_clusters(self, task: str) -> int | None:
+        """Return the number of clusters of a task, or of all for "avg"; None if each pair is one."""
+        if self.units is None or not self.units.shared:
+            return None
+        if task == AVERAGE:
+            return self.units.clusters
+        return self.units.tasks[task].clusters if self.units.tasks[task].shared else None
+
+    def item_groups(self) -> list[tuple[list[int], float]]:
+        """Return the columns of tasks that are drawn together, and their effective number of clusters."""
+        if self.units is None:
+            return [([column], float(pairs)) for column, pairs in enumerate(self.pairs)]
+        groups = []
+        for linked in self.units.linked:
+            groups.append(([self.tasks.index(task) for task in linked.tasks], linked.effective))
+        return groups
 
     def select(self, method: str) -> tuple[FloatArray, FloatArray]:
         """Return a method's observed (runs, tasks) and (draws, runs, tasks); raise ValueError without one."""
@@ -42,6 +64,7 @@ def draw_suite(
     gold: Mapping[str, ArrayLike],
     rng: np.random.Generator,
     draws: int = 10_000,
+    clusters: Mapping[str, ArrayLike] | None = None,
 ) -> SuiteDraws:
     """Draw the items of every task with replacement, once for all methods and runs.
 
@@ -49,6 +72,7 @@ def draw_suite(
         predictions: For every method and task (runs, pairs), or (pairs,) for one run; the same runs in the
             same order on all tasks.
         gold: For every task (pairs,); ``rng`` is used in their order.
+        clusters: For every task (pairs,) numbers of the clusters to draw, over all tasks; default each pair.
 
     >>> from bench.stats.argument_checks import make_generator
     >>> gold = {"STSB": [1, 2, 3, 4] * 5}
@@ -73,11 +97,13 @@ def draw_suite(
         start = rows[method].stop
     stacked = {task: np.concatenate(parts) for task, parts in checked.items()}
     observed = np.stack([spearman_rows(stacked[task], gold[task]) for task in gold], axis=1)
-    drawn = np.stack([spearman_draws(stacked[task], gold[task], rng, draws) for task in gold], axis=2)
-    return SuiteDraws(rows, tuple(gold), tuple(map(np.size, gold.values())), observed, drawn)
-
-
-AVERAGE = "avg"
+    units = SuiteUnits.independent({task: [np.size(scores)] for task, scores in gold.items()})
+    if clusters is not None:
+        units = SuiteUnits({task: [np.asarray(clusters[task])] for task in gold})
+    statistics = {task: [spearman_statistic(stacked[task], gold[task])] for task in gold}
+    drawn = draw_scores(statistics, units, draws, lambda _: rng)
+    pairs = tuple(map(np.size, gold.values()))
+    return SuiteDraws(rows, tuple(gold), pairs, observed, drawn, None if clusters is None else units.summary)
 
 
 def spearman_interval(rho: float, n: int, level: float = 0.95, *, held: int = 0) -> tuple[float, float]:
@@ -107,6 +133,7 @@ class ItemDifference:
         difference: rho(a) - rho(b), each the mean over its runs, for "avg" over tasks too.
         p: Two-sided p: twice the share of draws on the rarer side of 0, at most 1; at least 2 / (draws + 1).
         n: Pairs; for "avg" of all tasks together.
+        clusters: Clusters of pairs that share sentences, the drawn units; None if each pair is one.
     """
 
     difference: float
@@ -116,6 +143,7 @@ class ItemDifference:
     minimum_p: float
     draws: int
     n: int
+    clusters: int | None = None
 
 
 def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
@@ -139,7 +167,7 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
     for i, task in enumerate(sample.tasks):
         result[task] = item_difference(differences[:, i], observed[i], sample.pairs[i], level)
     result[AVERAGE] = item_difference(differences.mean(1), observed.mean(), sum(sample.pairs), level)
-    return result
+    return {task: replace(test, clusters=sample.count_clusters(task)) for task, test in result.items()}
 
 
 def item_difference(differences: ArrayLike, observed: float, n: int, level: float = 0.95) -> ItemDifference:

@@ -1,13 +1,13 @@
-"""Bootstrap over items: any statistic of counts, and exact Spearman correlations without sorting a draw.
+"""Statistics of items in draws: means, and exact Spearman correlations without sorting a draw.
 
-A draw of n pairs with replacement is a count per pair. Counts summed in the order of a side's values give
+A draw is a count per pair. Counts summed in the order of a side's values give
 that side's average ranks in the draw: with L drawn pairs of a smaller value and H of a value not greater, the
 average rank is (L + H + 1) / 2. Ranks are doubled, so all sums are exact integers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from bench.stats.argument_checks import FloatArray, check_draws, check_items
 
-MAX_PAIRS = 1_000_000  # twice its cube fits in an int64
+MAX_PAIRS = 1_000_000  # eight times its cube fits in an int64
 _CHUNK = 2**17  # counts in memory: 1 MiB an array, so that a few stay in cache
 
 IntArray = NDArray[np.int64]
 Statistic = Callable[[IntArray], FloatArray]
-"""From (draws, items), the count of each item in each draw, to (draws,)."""
+"""From (draws, items), the count of each item in each draw, to (draws, runs)."""
 
 
 def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
@@ -32,7 +32,7 @@ def spearman_rows(predictions: ArrayLike, gold: ArrayLike) -> FloatArray:
     """
     rows, scores = check_items(predictions, gold)
     counts = np.ones((1, len(scores)), dtype=np.int64)
-    return _Correlator(rows, scores, 1).correlate(counts).ravel()
+    return _Correlator(rows, scores).correlate(counts).ravel()
 
 
 def spearman_draws(
@@ -51,7 +51,7 @@ def spearman_draws(
     ((100, 2), True)
     """
     rows, scores = check_items(predictions, gold)
-    correlator = _Correlator(rows, scores, _batch_size(len(scores), draws))
+    correlator = _Correlator(rows, scores)
     return np.concatenate([correlator.correlate(counts) for counts in draw_counts(len(scores), rng, draws)])
 
 
@@ -76,40 +76,34 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
         yield counts
 
 
-def resample_statistics(
-    statistics: Sequence[Statistic], count: int, rng: np.random.Generator, draws: int = 10_000
-) -> FloatArray:
-    """Return (draws, runs), one statistic a run in the same draws of ``count`` items with replacement.
+def spearman_statistic(predictions: ArrayLike, gold: ArrayLike) -> Statistic:
+    """Return the Spearman correlations of (runs, pairs) with (pairs,) gold scores as a function of counts.
 
-    >>> from bench.stats.argument_checks import make_generator
-    >>> largest = [lambda counts: counts.max(1).astype(float)]
-    >>> resample_statistics(largest, 5, make_generator(1, "items"), draws=100).shape
-    (100, 1)
+    >>> correlate = spearman_statistic([[0.1, 0.3, 0.2, 0.9]], [1, 2, 3, 4])
+    >>> correlate(np.array([[1, 1, 1, 1], [0, 2, 2, 0]])).round(3).tolist()
+    [[0.8], [-1.0]]
     """
-    chunks = []
-    for counts in draw_counts(count, rng, draws):
-        chunks.append(np.stack([statistic(counts) for statistic in statistics], axis=1))
-    return np.concatenate(chunks)
+    return _Correlator(*check_items(predictions, gold)).correlate
 
 
-def mean_draws(values: ArrayLike, rng: np.random.Generator, draws: int = 10_000) -> FloatArray:
-    """Return (draws, runs) means of (runs, items), such as accuracies of 1 and 0, in the same draws of items.
+def mean_statistic(values: ArrayLike) -> Statistic:
+    """Return the means of (runs, items), such as accuracies of 1 and 0, as a function of counts.
 
-    >>> from bench.stats.argument_checks import make_generator
-    >>> means = mean_draws([[1, 0, 1, 1], [0, 0, 0, 0]], make_generator(1, "items"), draws=100)
-    >>> means.shape, float(means[:, 1].max()), bool(0.6 < means[:, 0].mean() < 0.9)
-    ((100, 2), 0.0, True)
+    >>> mean_statistic([[1, 0, 1, 1], [0, 0, 0, 0]])(np.array([[1, 1, 1, 1], [0, 2, 0, 0]])).tolist()
+    [[0.75, 0.0], [0.0, 0.0]]
     """
     rows = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise ValueError(f"values have shape {np.shape(values)}; expected (runs, items), all finite")
-    return resample_statistics([partial(_mean, row) for row in rows], rows.shape[1], rng, draws)
+    return partial(_means, rows)
 
 
-def _mean(values: FloatArray, counts: IntArray) -> FloatArray:
-    """Return the mean of (items,) values; its bits do not depend on other runs."""
-    means: FloatArray = counts @ values / len(values)
-    return means
+def _means(rows: FloatArray, counts: IntArray) -> FloatArray:
+    """Return (draws, runs) means of (runs, items); the bits of a run do not depend on the others."""
+    totals = counts.sum(axis=1)
+    if not totals.all():
+        raise ValueError("a draw has no item")
+    return np.stack([counts @ row / totals for row in rows], axis=1)
 
 
 def _batch_size(count: int, draws: int) -> int:
@@ -137,24 +131,31 @@ class _Side:
 class _Correlator:
     """Correlations of (runs, pairs) predictions with (pairs,) gold scores in draws, given as counts."""
 
-    def __init__(self, rows: FloatArray, scores: FloatArray, size: int) -> None:
+    def __init__(self, rows: FloatArray, scores: FloatArray) -> None:
         self._gold, self._sides = _Side(scores), [_Side(row) for row in rows]
         self._gold_place = np.argsort(self._gold.by_value)
-        self._weighted, self._drawn, self._twice = np.empty((3, size, len(scores)), dtype=np.int64)
-        self._below = np.zeros((size, len(scores) + 1), dtype=np.int64)
+        self._reserve(0)
+
+    def _reserve(self, size: int) -> None:
+        """Make room for draws of some size."""
+        pairs = len(self._gold_place)
+        self._weighted, self._drawn, self._twice = np.empty((3, size, pairs), dtype=np.int64)
+        self._below = np.zeros((size, pairs + 1), dtype=np.int64)
 
     def correlate(self, counts: IntArray) -> FloatArray:
         """Return (draws, runs) correlations of (draws, pairs) counts."""
-        draws, pairs = counts.shape
-        weighted = self._weighted[:draws]
+        draws = len(counts)
+        if draws > len(self._weighted):
+            self._reserve(draws)
+        weighted, total = self._weighted[:draws], counts.sum(axis=1)
         distinct = np.einsum("dp,dp->d", counts, counts * counts)  # sum of cubes without ties
-        twice, gold_scale = self._rank_draws(counts, self._gold, distinct)
+        twice, gold_scale = self._rank_draws(counts, self._gold, distinct, total)
         twice.take(self._gold_place, axis=1, out=weighted, mode="clip")
-        weighted -= pairs
+        weighted -= total[:, None]
         weighted *= counts  # gold ranks less their mean: a product needs no mean on the other side
         result = np.empty((draws, len(self._sides)))
         for column, side in enumerate(self._sides):
-            twice, scale = self._rank_draws(counts, side, distinct)
+            twice, scale = self._rank_draws(counts, side, distinct, total)
             if not (gold_scale.all() and scale.all()):
                 what = "predictions of a run" if gold_scale.all() else "gold scores"
                 raise ValueError(f"all {what} are equal, in the data or in a draw; no correlation")
@@ -166,9 +167,11 @@ class _Correlator:
         """(draws, pairs) in the side's order; valid until the next call."""
         return values.take(side.by_value, axis=1, out=self._drawn[: len(values)], mode="clip")
 
-    def _rank_draws(self, counts: IntArray, side: _Side, distinct: IntArray) -> tuple[IntArray, FloatArray]:
+    def _rank_draws(
+        self, counts: IntArray, side: _Side, distinct: IntArray, total: IntArray
+    ) -> tuple[IntArray, FloatArray]:
         """Return twice the average ranks less one, in the side's order, and 4 times their sum of squares."""
-        draws, pairs = counts.shape
+        draws = len(counts)
         drawn, below, twice = self._order_pairs(counts, side), self._below[:draws], self._twice[:draws]
         np.cumsum(drawn, axis=1, out=below[:, 1:])
         if side.edges is not None:
@@ -182,4 +185,4 @@ class _Correlator:
             twice[:, side.tied] = low + high
             groups, single = high - low, drawn[:, side.tied]
             cubes = distinct + np.einsum("dt,dt->d", single, groups * groups - single * single)
-        return twice, (pairs**3 - cubes) / 3
+        return twice, (total**3 - cubes) / 3

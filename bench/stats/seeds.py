@@ -16,7 +16,7 @@ from bench.stats.argument_checks import FloatArray, check_level, check_scores, c
 MAX_SEEDS = 40  # of both sides together in an exact test: a million half sums
 UNEVEN, FEW = 2, 5
 """A side of fewer than ``FEW`` seeds, against ``UNEVEN`` times as many, sets the degrees of freedom."""
-VariancePart = tuple[Any, int]
+VariancePart = tuple[Any, float]
 """A variance, or an array of them, and its degrees of freedom."""
 _LEAST_SPREAD = 1e-70
 ROUNDING = 4 * float(np.finfo(np.float64).eps)
@@ -82,7 +82,7 @@ def side_parts(a: VariancePart, b: VariancePart) -> list[VariancePart]:
     >>> side_parts((0.1, 4), (0.2, 5)), side_parts((0.1, 2), (0.2, 5))
     ([(0.1, 4), (0.2, 5)], [(0.30000000000000004, 2)])
     """
-    return [(a[0] + b[0], min(a[1], b[1]))] if is_uneven(a[1] + 1, b[1] + 1) else [a, b]
+    return [(a[0] + b[0], min(a[1], b[1]))] if is_uneven(round(a[1]) + 1, round(b[1]) + 1) else [a, b]
 
 
 def satterthwaite(parts: Sequence[VariancePart]) -> Any:

@@ -109,10 +109,12 @@ def variance_components(
     """Interval of the difference for further seeds and further items: seed variance plus item variance.
 
     V = s_a^2 / n_a + s_b^2 / n_b + sum over tasks of v_t / T^2, with s^2 the variance of the suite average
-    over seeds and v_t that of the difference in task t over a bootstrap of its items. For pairs, the seeds'
+    over seeds and v_t that of the difference in task t over a bootstrap of its items. Tasks whose pairs share
+    sentences with one another have one v, of their sum. For pairs of seeds, the seeds'
     part is that of the differences, s_d^2 / n. The interval is difference -+ t sqrt(V), with Satterthwaite's
     (1946) degrees of freedom V^2 / sum of (component^2 / its own): n - 1 for seeds
-    (``bench.stats.seeds.side_parts`` for uneven sides), pairs - 1 for a task. If the seeds have a wider
+    (``bench.stats.seeds.side_parts`` for uneven sides), pairs - 1 for a task, or the effective number of
+    clusters of pairs less one. If the seeds have a wider
     interval, it and the larger p are taken. Measured: ``bench.stats.coverage``, methods "components" and
     "components, paired".
 
@@ -132,9 +134,9 @@ def variance_components(
         seeds = [_seed_variance(x, deterministic_a, a), _seed_variance(y, deterministic_b, b)]
         if not (deterministic_a or deterministic_b):
             seeds = side_parts(*seeds)
-    task_variance = (draws_a.mean(1) - draws_b.mean(1)).var(axis=0, ddof=1) / len(sample.tasks) ** 2
-    parts = np.r_[[variance for variance, _ in seeds], task_variance]
-    freedom = np.r_[[degrees for _, degrees in seeds], np.asarray(sample.pairs) - 1]
+    items = item_parts(sample, draws_a.mean(1) - draws_b.mean(1))
+    parts = np.array([variance for variance, _ in (*seeds, *items)])
+    freedom = np.array([degrees for _, degrees in (*seeds, *items)], dtype=np.float64)
     difference = float(observed_a.mean() - observed_b.mean())
     by_seeds, n_a, n_b = len(seeds), len(x), len(y)
     seeds_vary = bool(parts[:by_seeds].any())
@@ -162,6 +164,18 @@ def variance_components(
         minimum_p=least,
         also=also,
     )
+
+
+def item_parts(sample: SuiteDraws, differences: FloatArray) -> list[tuple[float, float]]:
+    """Return what items add to the variance of the average's difference, with degrees of freedom.
+
+    One part for tasks whose items are drawn together; ``differences`` are (draws, tasks).
+    """
+    parts = []
+    for columns, effective in sample.item_groups():
+        variance = float(differences[:, columns].sum(axis=1).var(ddof=1)) / len(sample.tasks) ** 2
+        parts.append((variance, effective - 1))
+    return parts
 
 
 def _t_test(

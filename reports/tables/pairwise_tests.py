@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from bench.comparison.design import choose_comparison_design
 from bench.comparison.item_bootstrap import FOLDER, CampaignRun, list_task_names, read_draws
 from bench.comparison.selection import Group, sort_runs_by_seed
-from bench.records.record import ALL, AVERAGE, RunRecord
+from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import DASH, format_interval
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, finished_records, main_metric, task_scores
+from bench.stats.item_units import LinkedTasks
 from bench.stats.seed_design import Seeds
 
 if TYPE_CHECKING:
+    from bench.stats.item_units import UnitSummary
     from bench.stats.method_ranking import PairTest, Ranking
     from bench.stats.spread import Spread
 
@@ -53,6 +55,8 @@ class PairwiseTests:
         self._designs: dict[tuple[str, Seeds, str, Seeds], tuple[Group, Group, bool]] = {}
         drawn = any((store.root / FOLDER).is_dir() for store in campaign.stores)
         self.drawn = {}
+        self._units: UnitSummary
+        self._covariances: dict[str, list[tuple[Array, float]]] = {}
         for method in self._groups if drawn else ():
             if (mean := self._mean_draws(method)) is not None:
                 self.drawn[method] = mean
@@ -89,9 +93,10 @@ class PairwiseTests:
         total: Array | None = None
         for run in runs:
             kept = read_draws(CampaignRun(run.store, self._as_kept(run.record)))
-            if kept is None or (total is not None and total.shape != kept.shape):
+            if kept is None or (total is not None and total.shape != kept.values.shape):
                 return None
-            total = kept.astype(np.float64) if total is None else total + kept
+            self._units = kept.summary
+            total = kept.values.astype(np.float64) if total is None else total + kept.values
         return None if total is None else total / len(runs)
 
     def of(self, task: str = AVERAGE) -> Ranking:
@@ -193,33 +198,36 @@ class PairwiseTests:
         chosen: Array = drawn.mean(1) if task == AVERAGE else drawn[:, names.index(task)]
         return chosen
 
-    def _item_variances(self, a: str, b: str, task: str) -> list[tuple[float, int]]:
-        """Variances of a difference by the items of each task, with their degrees of freedom."""
-        (names,) = self._task_lists
-        tasks, methods = names if task == AVERAGE else (task,), list(self._groups)
+    def _item_variances(self, a: str, b: str, task: str) -> list[tuple[float, float]]:
+        """Variances of a difference by the items of tasks, with degrees of freedom.
+
+        One for each group of tasks whose items are drawn together.
+        """
+        methods = list(self._groups)
         i, j = methods.index(a), methods.index(b)
         variances = []
-        for name in tasks:
-            shared = self._task_covariances[name]
+        for shared, effective in self._item_covariances(task):
             variance = float(shared[i, i] + shared[j, j] - 2 * shared[i, j])
-            variances.append((max(variance, 0.0) / len(tasks) ** 2, self._item_counts[name] - 1))
+            variances.append((max(variance, 0.0), effective - 1))
         return variances
 
-    @cached_property
-    def _task_covariances(self) -> dict[str, Array]:
-        """Of all methods over the draws of each task's items; computed for all pairs at once."""
-        (names,) = self._task_lists
-        covariances = {}
-        for column, name in enumerate(names):
-            draws = [self.drawn[method][:, column] for method in self._groups]
-            covariances[name] = np.atleast_2d(np.cov(draws))
-        return covariances
+    def _item_covariances(self, task: str) -> list[tuple[Array, float]]:
+        """Covariances of all methods over draws of items, and the effective number of clusters of items.
 
-    @cached_property
-    def _item_counts(self) -> dict[str, int]:
-        """Items of each task."""
-        record = next(iter(self._groups.values())).runs[0].record
-        return {s.task: s.n for s in record.scores if (s.subset, s.metric) == (ALL, record.metric)}
+        Computed for all pairs of methods at once.
+        """
+        if task not in self._covariances:
+            (names,) = self._task_lists
+            groups, count = self._units.linked, len(names)
+            if task != AVERAGE:
+                groups, count = (LinkedTasks((task,), self._units.tasks[task].effective),), 1
+            covariances = []
+            for group in groups:
+                columns = [names.index(name) for name in group.tasks]
+                sums = [self.drawn[method][:, columns].sum(axis=1) for method in self._groups]
+                covariances.append((np.atleast_2d(np.cov(sums)) / count**2, group.effective))
+            self._covariances[task] = covariances
+        return self._covariances[task]
 
     def interval(self, a: str, b: str, task: str = AVERAGE) -> tuple[float, float] | None:
         """Return the interval of a - b at the level of its verdict.

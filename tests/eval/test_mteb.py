@@ -39,6 +39,7 @@ from bench.records.record import RunRecord
 from bench.stats.argument_checks import make_generator
 from tests.support.cli import Cli
 from tests.support.encoders import WordVectors
+from tests.support.item_draws import draw_parts
 from tests.support.local_suite import WORDS
 from tests.support.messages import check_error, missing_facts
 from tests.support.training import train_alone
@@ -266,7 +267,8 @@ def test_tasks_of_mteb_keep_predictions(
         assert {line.split()[0] for line in rescore_record(record, tasks, predictions).wrong} >= {name, "avg"}
 
     def draw(name: str, rows: Any) -> Any:
-        return MtebSuite("mteb:x").draws(tasks[name], rows, record, make_generator(1, "x"), 100)
+        (statistic,) = MtebSuite("mteb:x").item_statistics(tasks[name], rows, record)
+        return draw_parts([statistic], [rows.shape[1]], make_generator(1, "x"), 100)
 
     drawn = draw("TwitterURLCorpus", np.stack([run.predictions["TwitterURLCorpus"]] * 2))
     assert drawn.shape == (100, 2)

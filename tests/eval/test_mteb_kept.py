@@ -18,9 +18,9 @@ from bench.eval import rescoring
 from bench.eval.mteb_items import local_items
 from bench.eval.mteb_kinds import kind_of
 from bench.eval.mteb_predictions import (
-    draw_task_scores,
     find_item_changes,
     keep_predictions,
+    part_statistics,
     prediction_parts,
     rescore_tasks,
 )
@@ -31,6 +31,7 @@ from bench.records.record import RunRecord, Score
 from bench.records.store import ResultStore
 from bench.stats.argument_checks import make_generator
 from tests.support.cli import Cli
+from tests.support.item_draws import draw_parts
 from tests.support.messages import missing_facts
 
 Tasks = dict[str, MtebTask]
@@ -197,7 +198,7 @@ def test_items_are_drawn_as_by_hand(tasks: Tasks, name: str) -> None:
     both = [predictions_of(5), predictions_of(6)]
     record = record_of(tasks, both[0])
     rows = np.stack([predictions[name] for predictions in both])
-    found = draw_task_scores(tasks[name], rows, record, make_generator(1, "x"), 120)
+    found = draw_parts(part_statistics(tasks[name], rows, record), [SIZES[name]], make_generator(1, "x"), 120)
     chosen = make_generator(1, "x").integers(0, SIZES[name], (120, SIZES[name]))
     expected = [[statistic(name, tasks, row, items) for row in rows] for items in chosen]
     np.testing.assert_allclose(found, expected, atol=1e-7)
@@ -206,7 +207,8 @@ def test_items_are_drawn_as_by_hand(tasks: Tasks, name: str) -> None:
 def test_subsets_are_drawn_each_for_itself(tasks: Tasks) -> None:
     record, values = record_of(tasks, predictions_of(7)), predictions_of(7)["search"]
     record.provenance["mteb"]["tasks"]["search"]["kept"] = [["test", "a", 5], ["test", "b", 3]]
-    found = draw_task_scores(tasks["search"], values[None], record, make_generator(1, "x"), 100)
+    statistics = part_statistics(tasks["search"], values[None], record)
+    found = draw_parts(statistics, [5, 3], make_generator(1, "x"), 100)
     rng = make_generator(1, "x")
     parts = values[:5], values[5:]
     one, two = (p[rng.integers(0, len(p), (100, len(p)))].mean(1, dtype=np.float64) for p in parts)

@@ -37,6 +37,7 @@ from bench.stats.argument_checks import make_generator
 from tests.support.cli import Cli, records
 from tests.support.encoders import FunctionEncoder
 from tests.support.forge import forge
+from tests.support.item_draws import draw_parts
 from tests.support.messages import missing_facts
 
 KINDS = {
@@ -157,7 +158,8 @@ def test_credit_of_items() -> None:
 
 def test_draws_of_contrast_items() -> None:
     rows = np.array([[1, 1, -1, 0], [-1, -1, -1, -1]], dtype=np.float32)
-    drawn = CONTRAST.draws(TASK, rows, None, make_generator(1, "x"), 400)  # type: ignore[arg-type]
+    statistics = CONTRAST.item_statistics(TASK, rows, None)  # type: ignore[arg-type]
+    drawn = draw_parts(statistics, [4], make_generator(1, "x"), 400)
     assert drawn.shape == (400, 2)
     assert not drawn[:, 1].any()
     assert set((drawn[:, 0] * 8).tolist()) <= set(range(9))
@@ -323,7 +325,8 @@ def test_every_sentence_is_encoded_once() -> None:
 def test_draws_are_of_pairs_with_both_directions() -> None:
     task = RankTask("t", (("a", "b"), ("c", "d")), tuple("abcd"))
     rows = np.array([[1, 2, 1, 4, 1, 1, 1, 1]], dtype=np.float32)
-    drawn = RANK.draws(task, rows, None, make_generator(1, "x"), 300)  # type: ignore[arg-type]
+    statistics = RANK.item_statistics(task, rows, None)  # type: ignore[arg-type]
+    drawn = draw_parts(statistics, [2], make_generator(1, "x"), 300)
     assert set(drawn[:, 0].round(4).tolist()) == {0.75, 0.6875, 0.625}
 
 

@@ -17,8 +17,8 @@ from bench.gate.item_judge import ItemPair, judge_items, smallest_detectable_ite
 from bench.gate.verdict import Question
 from bench.records.record import RunRecord
 from bench.stats.argument_checks import make_generator
-from bench.stats.resampling import mean_draws
 from tests.support.gate_records import OTHER, OTHER_DATA, average, one, record
+from tests.support.item_draws import mean_draws
 from tests.support.messages import missing_facts
 
 Array = NDArray[np.float64]

@@ -31,6 +31,7 @@ from bench.stats.item_statistics import SuiteDraws
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import seed_difference
 from bench.stats.variance_components import variance_components
+from tests.support.item_draws import keep_run_draws
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.standings import alone, campaign, seeds
 
@@ -84,8 +85,7 @@ def keep_draws(source: Campaign, rng: np.random.Generator) -> None:
 
 
 def write_draws(source: Campaign, record: RunRecord, drawn: np.ndarray[Any, Any]) -> None:
-    run = item_draws.CampaignRun(source.stores[0], record)
-    item_draws._write_draws(run, drawn, item_draws.SEED, print)
+    keep_run_draws(item_draws.CampaignRun(source.stores[0], record), drawn)
 
 
 def test_draws_belong_to_the_averages_before_their_rounding(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_with_draws_of_all_items_the_tests_speak_for_seeds_and_items(tmp_path: P
     assert found.with_items
     groups = {name: [r for r in records if r.method == name] for name in ("x", "y", "z", "fixed")}
     kept = [item_draws.read_draws(item_draws.CampaignRun(source.stores[0], record)) for record in records]
-    drawn = np.stack([np.asarray(one, dtype=np.float64) for one in kept], axis=1)
+    drawn = np.stack([np.asarray(one.values, dtype=np.float64) for one in kept if one], axis=1)
     rows, start = {}, 0
     for name, own in groups.items():
         rows[name], start = slice(start, start + len(own)), start + len(own)

@@ -33,6 +33,7 @@ from bench.stats.seeds import one_sample
 from tests.reports.conftest import OVERLAP
 from tests.support.campaigns import make_record, probes_of
 from tests.support.cli import Cli
+from tests.support.item_draws import keep_run_draws
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.standings import campaign, seeds
 
@@ -267,8 +268,7 @@ def keep_draws(source: Campaign, centre: float) -> None:
     for record in source.records:
         spread = np.linspace(-0.01, 0.01, item_draws.DRAWS)[:, None]
         drawn = (centre + spread + np.zeros((1, 2))).astype(np.float32)
-        run = item_draws.CampaignRun(source.stores[0], record)
-        item_draws._write_draws(run, drawn, item_draws.SEED, print)
+        keep_run_draws(item_draws.CampaignRun(source.stores[0], record), drawn)
 
 
 def test_kept_draws_of_the_items_give_intervals(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from bench.stats.argument_checks import FloatArray, make_generator
 from bench.stats.classification_statistics import average_precision, mcnemar, weighted_f1
 from bench.stats.correlations import CorrelationTest, partial_spearman, rank_correlation, steiger, williams
 from bench.stats.item_statistics import draw_suite, item_difference, paired_bootstrap, spearman_interval
-from bench.stats.resampling import mean_draws, spearman_draws, spearman_rows
+from bench.stats.resampling import spearman_draws, spearman_rows
+from tests.support.item_draws import mean_draws
 
 
 def graded(latent: FloatArray) -> FloatArray:

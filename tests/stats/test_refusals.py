@@ -34,7 +34,7 @@ from bench.stats.equivalence import (
 from bench.stats.item_statistics import SuiteDraws, draw_suite, item_difference, spearman_interval
 from bench.stats.method_ranking import PairTest, rank_methods
 from bench.stats.outliers import outlier_limit
-from bench.stats.resampling import draw_counts, mean_draws, resample_statistics, spearman_draws
+from bench.stats.resampling import draw_counts, mean_statistic, spearman_draws
 from bench.stats.seed_pairs import paired_t, pairing_gain
 from bench.stats.seed_planning import detectable_difference, plan_seeds, welch_power
 from bench.stats.seeds import (
@@ -76,9 +76,9 @@ ITEMS: list[Refusal] = [
     ),
     (lambda: spearman_draws([FOUR * 5, [1] * 20], FOUR * 5, RNG, 100), ("predictions of a run are equal",)),
     (lambda: list(draw_counts(1_000_001, RNG, 100)), (1_000_001, "at most 1000000")),
-    (lambda: resample_statistics([], 0, RNG, 100), ("0 pairs", "expected")),
-    (lambda: mean_draws([[NAN, 1.0]], RNG, 100), ("(1, 2)", "finite")),
-    (lambda: mean_draws([1.0, 2.0], RNG, 99), (99, "at least 100")),
+    (lambda: list(draw_counts(0, RNG, 100)), ("0 pairs", "expected")),
+    (lambda: mean_statistic([[NAN, 1.0]]), ("(1, 2)", "finite")),
+    (lambda: mean_statistic([1.0, 2.0])(np.zeros((1, 2), dtype=np.int64)), ("no item",)),
     (lambda: draw_suite({}, {"t": FOUR}, RNG), ("0 methods", "1 tasks")),
     (lambda: draw_suite({"m": {}}, {}, RNG), ("1 methods", "0 tasks")),
     (lambda: draw_suite({"m": {"u": FOUR}}, {"t": FOUR}, RNG), ("m has tasks", "['u']", "['t']")),
