@@ -27,6 +27,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+import coverage_clusters
 import coverage_family
 import coverage_gate
 import coverage_items
@@ -45,6 +46,7 @@ PARTS = (
     *coverage_methods.PARTS,
     *coverage_family.PARTS,
     *coverage_gate.PARTS,
+    *coverage_clusters.PARTS,
 )
 QUICK, FULL = Sizes(many=40, few=4), Sizes(many=20_000, few=2_000)
 DEFAULTS = ("welch", "student", "paired t", "components", "components, paired")
