@@ -92,7 +92,8 @@ def real_graph() -> Graph:
     """The graph of the suite's pairs."""
     tasks = load_suite(SUITE, DataSource(data_folder(None)))[1]
     numbers: dict[str, int] = {}
-    pairs, ends = [], {}
+    pairs: list[list[int]] = []
+    ends = {}
     for task in tasks:
         start = len(pairs)
         for one, other in task.all_pairs():

@@ -23,12 +23,16 @@ from bench.records.record import ALL
 from bench.stats.classification_statistics import effective_items, wilson_interval
 from bench.stats.effect_sizes import interquartile_mean
 from bench.stats.item_statistics import AVERAGE
+from bench.stats.item_units import UnitSummary
 from bench.stats.seeds import one_sample
 
 
 @dataclass(frozen=True)
 class RecordInterval:
-    """One record's scores by task, in the metric's unit, with the item bootstrap's or Wilson's intervals."""
+    """One record's scores by task, in the metric's unit, with the item bootstrap's or Wilson's intervals.
+
+    ``units`` are the clusters of items that were drawn; None without intervals.
+    """
 
     profile: str
     suite: str
@@ -36,6 +40,7 @@ class RecordInterval:
     seed: int | None
     scores: dict[str, float]
     intervals: dict[str, tuple[float, float]] | None
+    units: UnitSummary | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,8 @@ def _build_record_interval(run: CampaignRun, drawn: RunDraws | None, level: floa
                     variance = float(values[:, names.index(score.task)].var(ddof=1))
                     number = effective_items(score.value, variance, score.n, clusters.effective)
                 intervals[score.task] = wilson_interval(score.value, number, level)
-    return RecordInterval(record.profile, record.suite, record.method, record.seed, scores, intervals)
+    place = record.profile, record.suite, record.method, record.seed
+    return RecordInterval(*place, scores, intervals, None if drawn is None else drawn.summary)
 
 
 def compute_method_intervals(runs: Sequence[CampaignRun], level: float) -> list[MethodInterval]:

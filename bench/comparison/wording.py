@@ -11,6 +11,7 @@ from bench.comparison.evidence import ItemLevel, OutlyingSeeds, SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.comparison.item_bootstrap import NOT_AGAIN
 from bench.comparison.selection import format_seeds
+from bench.comparison.unit_notes import describe_units
 from bench.eval.suite_measures import measure_of
 from bench.stats.coverage import CoverageRow, find_coverage
 from bench.stats.effect_sizes import LEAST_SEEDS
@@ -411,7 +412,7 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
         least = f"For {name_checkpoints(c)} on further {name_items(c)}: interval {ends}, "
         least += f"{format_p_clause(d.p)}, the smallest possible"
     drawn = f"(paired bootstrap, {d.draws:,} draws). It says nothing of other seeds."
-    lines = [f"{least} {format_p_value(d.minimum_p)} {drawn}"]
+    lines = [f"{least} {format_p_value(d.minimum_p)} {drawn}", *describe_units(c.suite, level.units)]
     if any(pair.williams for pair in level.checkpoints):
         size = max(find_coverage(name, 1, 1).measured for name in ("williams", "steiger"))
         lines.append(
@@ -419,10 +420,16 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
             f"{100 * size:.0f}% of equal systems different at p <= .05 (graded gold scores), so don't rely "
             "on them alone."
         )
+    if any(pair.clustered for pair in level.checkpoints):
+        lines.append(
+            "The t test by clusters cross-checks this for single pairs of checkpoints, in place of Williams' "
+            "and Steiger's tests: they take items as independent, and these share sentences."
+        )
     if any(pair.mcnemar for pair in level.checkpoints):
+        flips = ", by flips of whole clusters" if level.units.shared else ""
         lines.append(
             "McNemar's exact test cross-checks this for single pairs of checkpoints, on the items that only "
-            "one of them has right."
+            f"one of them has right{flips}."
         )
     return lines
 

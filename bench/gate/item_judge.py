@@ -30,7 +30,8 @@ class ItemPair:
     """The reference's finished record of a suite and the new one, if any.
 
     ``draws`` are (draws, tasks) scores of both in common draws of items, or ``why`` names the obstacle.
-    ``moved`` is the largest difference of a stored similarity.
+    ``moved`` is the largest difference of a stored similarity; ``known`` is False if texts were missing to
+    find items that share a sentence.
     """
 
     then: RunRecord
@@ -38,6 +39,7 @@ class ItemPair:
     draws: tuple[ArrayLike, ArrayLike] | None = None
     why: str = ""
     moved: float | None = None
+    known: bool = True
 
     @property
     def key(self) -> Key:
@@ -172,6 +174,8 @@ def _decide_verdict(
 def _explain_verdict(pair: ItemPair) -> Iterator[str]:
     if pair.draws is None:
         yield f"no interval, the tolerance alone decides: {pair.why or 'the items were not drawn'}"
+    elif not pair.known:
+        yield "texts are missing: items count as independent, though some may share sentences"
     if not pair.same_weights:
         return
     yield "the weights are the reference's own"

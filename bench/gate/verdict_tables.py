@@ -193,7 +193,7 @@ def _describe_rules(gate: Gate) -> list[str]:
     if Question.ITEMS in asked:
         rules.append(
             f"items: an encoder with other weights. A drop of more than {points} fails if its interval over "
-            "the items, each in both, lies above 0."
+            "the items, each in both, lies above 0. Items that share a sentence are drawn together."
         )
     if gate.strict:
         rules.append(

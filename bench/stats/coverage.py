@@ -124,6 +124,19 @@ def find_coverage(
     return min(fitting, key=lambda row: (_seed_distance(row, n_a, n_b), row.n_a + row.n_b))
 
 
+LARGE_CLUSTERS = (", STS13", ", STS16")
+"""Ends of designs with the pairs of a task of which one cluster holds more than a tenth."""
+
+
+def find_cluster_coverage(rows: Iterable[CoverageRow] | None = None) -> CoverageRow:
+    """Return the row of items' intervals with the lowest coverage where one cluster holds much of a task."""
+    table = _load_table() if rows is None else rows
+    return min(
+        (row for row in table if row.method == "paired bootstrap" and row.design.endswith(LARGE_CLUSTERS)),
+        key=lambda row: row.measured,
+    )
+
+
 def _filter_rows(rows: list[CoverageRow], field: str, value: str | None) -> list[CoverageRow]:
     """Return the rows with a value; default that of the first row."""
     wanted = getattr(rows[0], field) if rows and value is None else value

@@ -11,6 +11,7 @@ from bench.comparison.comparison import Comparison
 from bench.comparison.evidence import CheckpointPair
 from bench.comparison.finding import Corrected
 from bench.comparison.selection import Group, format_seeds
+from bench.comparison.unit_notes import describe_units
 from bench.comparison.wording import (
     SCALE,
     format_difference_interval,
@@ -137,15 +138,21 @@ def checkpoint_grid(c: Comparison) -> Grid | None:
         p = f"{format_p_value(average.p)} ({format_p_value(average.minimum_p)})"
         rows.append((seeds, format_points(average.difference), ends, p, *counts))
     header = ("seeds", "A - B", f"items {format_percent(c.level)}", "p (lowest possible)", *tests)
-    counted = ("column counts", "two columns count", "three columns count")[len(tests) - 1]
-    title = f"Checkpoint by checkpoint, on these items alone; the last {counted} the tasks "
+    counted = ("column counts", "two columns count", "three columns count", "four columns count")
+    last = counted[len(tests) - 1]
+    title = f"Checkpoint by checkpoint, on these items alone; the last {last} the tasks "
     return Grid(f"{title}(of {len(pair.tasks) - 1}) with p <= {alpha:.2g}", header, tuple(rows), ())
 
 
 def _checkpoint_tests(pair: CheckpointPair) -> dict[str, TestsByTask]:
     """The tests of a suite's checkpoints, by the heading of their column."""
     tests: dict[str, TestsByTask]
-    tests = {"Williams": pair.williams, "Steiger": pair.steiger, "McNemar": pair.mcnemar}
+    tests = {
+        "Williams": pair.williams,
+        "Steiger": pair.steiger,
+        "by clusters": pair.clustered,
+        "McNemar": pair.mcnemar,
+    }
     return {name: by_task for name, by_task in tests.items() if by_task}
 
 
@@ -176,7 +183,7 @@ def record_interval_grid(
         "items: percentile interval of that checkpoint's average, allowing for other test items "
         f"({draws:,} draws); --tasks has every task's."
     )
-    return Grid("Records", header, tuple(rows), (note, *notes))
+    return Grid("Records", header, tuple(rows), (note, *_unit_notes(records), *notes))
 
 
 def task_interval_grid(records: list[RecordInterval], level: float) -> Grid:
@@ -190,9 +197,18 @@ def task_interval_grid(records: list[RecordInterval], level: float) -> Grid:
     header = ("method", "profile", "suite", "seed", "task", "score", f"items {format_percent(level)}")
     note = (
         "items: that checkpoint's interval, allowing for other test items: of an accuracy Wilson's score "
-        "interval, which has a width where all items are right or none; else percentiles of draws."
+        "interval, which has a width where all items are right or none; otherwise percentiles of draws."
     )
     return Grid("Tasks", header, tuple(rows), (note,))
+
+
+def _unit_notes(records: list[RecordInterval]) -> list[str]:
+    """Return notes on the sampling units of each suite."""
+    notes: list[str] = []
+    for one in records:
+        if one.units is not None:
+            notes += describe_units(one.suite, one.units)
+    return list(dict.fromkeys(notes))
 
 
 def _record_cells(one: RecordInterval) -> tuple[str, str, str, str]:

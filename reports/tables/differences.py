@@ -109,6 +109,7 @@ def _page_differences(
     notes = []
     if ranking.methods:
         notes = [f"Verdicts: by p corrected, from {describe_tests(ranking)}.", INTERVAL]
+        notes += tests.unit_notes(records[0].suite)
     notes += [_COMMON] * tests.leaves_out
     title = f"{records[0].suite}, profile {records[0].profile}"
     return Differences(title, tuple(map(shown, methods)), tuple(matrix), tuple(pairs), tuple(notes))
@@ -142,6 +143,7 @@ def _difference_matrix(campaign: Campaign, records: Sequence[RunRecord], methods
     ]
     if ranking.methods:
         notes.append(f"*: the two differ, p <= 0.05 by {describe_tests(ranking)}.")
+        notes += tests.unit_notes(records[0].suite)
     notes += [_COMMON] * tests.leaves_out
     if untested := dict.fromkeys(pair.test for pair in ranking.pairs if pair.p is None):
         notes.append(f"?: not tested ({'; '.join(untested)}).")
@@ -173,6 +175,7 @@ def _pair_grid(campaign: Campaign, records: Sequence[RunRecord], averages: Seque
             f"Verdict: by p corrected, from {describe_tests(ranking)}.",
             INTERVAL,
             "The other p are those of one pair by itself: no verdict rests on them.",
+            *tests.unit_notes(records[0].suite),
         ]
     return Grid(campaign.title("Pairs", records), _HEADER, tuple(rows), tuple(notes))
 

@@ -237,6 +237,7 @@ def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leader
     listed = campaign.listed(records)
     setup_notes = (
         *ranking_notes(average, uneven_seed_notes(pairwise), campaign.shown),
+        *pairwise.unit_notes(records[0].suite),
         *setting_notes(listed, campaign.shown),
         *budget_notes(listed, campaign.shown),
         *text_notes(listed, campaign.shown),

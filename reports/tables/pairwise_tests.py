@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bench.comparison.design import choose_comparison_design
 from bench.comparison.item_bootstrap import FOLDER, CampaignRun, list_task_names, read_draws
 from bench.comparison.selection import Group, sort_runs_by_seed
+from bench.comparison.unit_notes import describe_units
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import DASH, format_interval
 from bench.reports.campaign import Campaign
@@ -210,6 +211,10 @@ class PairwiseTests:
             variance = float(shared[i, i] + shared[j, j] - 2 * shared[i, j])
             variances.append((max(variance, 0.0), effective - 1))
         return variances
+
+    def unit_notes(self, suite: str) -> list[str]:
+        """Return notes on the sampling units of items, for outputs with statistics over items."""
+        return list(describe_units(suite, self._units)) if self.drawn else []
 
     def _item_covariances(self, task: str) -> list[tuple[Array, float]]:
         """Covariances of all methods over draws of items, and the effective number of clusters of items.

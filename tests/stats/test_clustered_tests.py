@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bench.stats.argument_checks import FloatArray
 from bench.stats.classification_statistics import effective_items, mcnemar, wilson_interval
 from bench.stats.clustered_tests import clustered_test, spearman_influence
 from bench.stats.correlations import williams
@@ -14,11 +15,11 @@ from bench.stats.resampling import spearman_rows
 RNG = np.random.default_rng(7)
 
 
-def weighted_spearman(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:  # type: ignore[type-arg]
+def weighted_spearman(x: FloatArray, y: FloatArray, weights: FloatArray) -> float:
     """Pearson's correlation of weighted average ranks, as plain loops."""
     weights = weights / weights.sum()
 
-    def ranks(values: np.ndarray) -> list[float]:  # type: ignore[type-arg]
+    def ranks(values: FloatArray) -> list[float]:
         found = []
         for value in values:
             below = sum(w for w, other in zip(weights, values, strict=True) if other < value)
@@ -70,11 +71,13 @@ def test_of_single_items_it_is_near_williams() -> None:
     gold = RNG.normal(size=3000)
     first, second = 0.8 * gold + RNG.normal(size=(2, 3000))
     ours = clustered_test(first, second, gold, np.arange(3000))
-    rho = [float(spearman_rows(a, b)[0]) for a, b in ((first, gold), (second, gold), (first, second))]
-    assert ours.statistic == pytest.approx(williams(*rho, 3000).statistic, rel=0.1)
-    doubled = clustered_test(*(np.repeat(side, 2) for side in (first, second, gold)), np.arange(6000) // 2)
+    r12, r13 = spearman_rows([first, second], gold).tolist()
+    theirs = williams(r12, r13, float(spearman_rows(first, second)[0]), 3000)
+    assert ours.statistic == pytest.approx(theirs.statistic, rel=0.1)
+    one, other, scores = (np.repeat(side, 2) for side in (first, second, gold))
+    doubled = clustered_test(one, other, scores, np.arange(6000) // 2)
     assert doubled.statistic == pytest.approx(ours.statistic, rel=1e-6)  # a copy adds nothing
-    alone = clustered_test(*(np.repeat(side, 2) for side in (first, second, gold)), np.arange(6000))
+    alone = clustered_test(one, other, scores, np.arange(6000))
     assert alone.statistic == pytest.approx(np.sqrt(2) * ours.statistic, rel=1e-3)
 
 

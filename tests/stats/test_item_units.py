@@ -10,8 +10,8 @@ from scipy import stats
 from bench.stats.argument_checks import make_generator
 from bench.stats.clustered_tests import spearman_influence
 from bench.stats.item_statistics import SuiteDraws, draw_suite, paired_bootstrap
-from bench.stats.item_units import SuiteUnits, UnitSummary, draw_scores
-from bench.stats.resampling import mean_statistic, spearman_draws, spearman_statistic
+from bench.stats.item_units import Part, SuiteUnits, UnitSummary, draw_scores
+from bench.stats.resampling import IntArray, mean_statistic, spearman_draws, spearman_statistic
 from bench.stats.variance_components import variance_components
 
 RNG = np.random.default_rng(3)
@@ -45,7 +45,8 @@ def test_summary_counts_items_clusters_and_kish_numbers() -> None:
 
 
 def test_a_draw_takes_whole_clusters_over_linked_tasks_and_parts_alone() -> None:
-    units, drawn = SuiteUnits(LABELS), {}
+    units = SuiteUnits(LABELS)
+    drawn: dict[Part, IntArray] = {}
     for rows, counts in units.draw(150, make):
         for part, of_part in counts.items():
             drawn.setdefault(part, np.zeros((150, of_part.shape[1]), dtype=int))[rows] = of_part
@@ -53,11 +54,11 @@ def test_a_draw_takes_whole_clusters_over_linked_tasks_and_parts_alone() -> None
     labels = np.concatenate([LABELS["one"][0], LABELS["two"][0]])
     expected = np.array([[np.count_nonzero(draw == cluster) for cluster in labels] for draw in chosen])
     np.testing.assert_array_equal(np.hstack([drawn["one", 0], drawn["two", 0]]), expected)
-    for part, stream, count in ((0, "items/three", 5), (1, "items/three/1", 6)):
+    for number, stream, count in ((0, "items/three", 5), (1, "items/three/1", 6)):
         own = make(stream).integers(0, count, (150, count))
-        numbers = np.unique(LABELS["three"][part], return_inverse=True)[1]
+        numbers = np.unique(LABELS["three"][number], return_inverse=True)[1]
         by_hand = [[np.count_nonzero(draw == cluster) for cluster in numbers] for draw in own]
-        np.testing.assert_array_equal(drawn["three", part], by_hand)
+        np.testing.assert_array_equal(drawn["three", number], by_hand)
 
 
 def test_scores_are_those_of_the_repeated_items() -> None:
