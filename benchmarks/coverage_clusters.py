@@ -177,7 +177,7 @@ def shared_sentences(sizes: Sizes) -> Iterator[CoverageRow]:
         rng = make_generator(0, f"coverage/{design.name}")
         held: Held = {}
         scores: list[tuple[dict[str, float], dict[str, tuple[float, float]]]] = []
-        for _ in range(max(4, sizes.few // 4)):
+        for _ in range(max(4, sizes.few // 5)):
             simulation = Simulation(graph, design, rng)
             _test_seeds_and_items(held, simulation.sample(rng, "abc", MOST, DRAWS))
             _test_checkpoints(held, scores, simulation, rng)

@@ -22,7 +22,7 @@ from bench.errors import BenchError
 from bench.records.record import ALL
 from bench.stats.classification_statistics import effective_items, wilson_interval
 from bench.stats.effect_sizes import interquartile_mean
-from bench.stats.item_statistics import AVERAGE
+from bench.stats.item_statistics import AVERAGE, percentile_interval
 from bench.stats.item_units import UnitSummary
 from bench.stats.seeds import one_sample
 
@@ -98,10 +98,10 @@ def _build_record_interval(run: CampaignRun, drawn: RunDraws | None, level: floa
     scores = {name: value for name in (*names, AVERAGE) if (value := record.score(name)) is not None}
     intervals = None
     if drawn is not None:
-        values = drawn.values.astype(np.float64)
-        with_average = np.concatenate([values, values.mean(1, keepdims=True)], axis=1)
-        ends = np.quantile(with_average, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        intervals = dict(zip((*names, AVERAGE), zip(*ends.tolist(), strict=True), strict=True))
+        values, intervals = drawn.values.astype(np.float64), {}
+        for task, column in zip((*names, AVERAGE), (*values.T, values.mean(1)), strict=True):
+            effective = drawn.summary.effective_clusters(task, AVERAGE)
+            intervals[task] = percentile_interval(column, level, effective)
         for score in record.scores:
             if (score.subset, score.metric) == (ALL, "accuracy") and score.task in names:
                 clusters = drawn.summary.tasks[score.task]

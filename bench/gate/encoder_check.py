@@ -301,8 +301,7 @@ def _draw_pair(
         raise RefusedError(error.what, where=path, expected=error.expected, hint=error.hint) from error
     except BenchError as error:
         return ItemPair(then, now, why=error.what, moved=moved)
-    known = one.summary.known and other.summary.known
-    return ItemPair(then, now, (one.values, other.values), moved=moved, known=known)
+    return ItemPair(then, now, (one.values, other.values), moved=moved, units=one.summary)
 
 
 def _copy_record(store: ResultStore, record: RunRecord, folder: Path) -> ResultStore:

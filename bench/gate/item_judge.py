@@ -19,6 +19,7 @@ from bench.gate.verdict import AVERAGE, POWER, CellVerdict, Drop, Gate, Key, Que
 from bench.records.fingerprint import BREAKING, GATED, find_fact_differences, machine_facts, machine_warnings
 from bench.records.record import RunRecord
 from bench.stats.difference_test import ITEMS, pair_test
+from bench.stats.item_units import UnitSummary
 
 COMPARED = tuple(fact for fact in GATED if fact.name != "weights")
 """Facts that two compared encoders share: all that break a comparison but the weights."""
@@ -30,8 +31,7 @@ class ItemPair:
     """The reference's finished record of a suite and the new one, if any.
 
     ``draws`` are (draws, tasks) scores of both in common draws of items, or ``why`` names the obstacle.
-    ``moved`` is the largest difference of a stored similarity; ``known`` is False if texts were missing to
-    find items that share a sentence.
+    ``moved`` is the largest difference of a stored similarity; ``units`` are the clusters that were drawn.
     """
 
     then: RunRecord
@@ -39,7 +39,7 @@ class ItemPair:
     draws: tuple[ArrayLike, ArrayLike] | None = None
     why: str = ""
     moved: float | None = None
-    known: bool = True
+    units: UnitSummary | None = None
 
     @property
     def key(self) -> Key:
@@ -174,7 +174,7 @@ def _decide_verdict(
 def _explain_verdict(pair: ItemPair) -> Iterator[str]:
     if pair.draws is None:
         yield f"no interval, the tolerance alone decides: {pair.why or 'the items were not drawn'}"
-    elif not pair.known:
+    elif pair.units is not None and not pair.units.known:
         yield "texts are missing: items count as independent, though some may share sentences"
     if not pair.same_weights:
         return
@@ -209,7 +209,9 @@ def _test_drops(pair: ItemPair, level: float) -> dict[str, Drop]:
     differences = [*(then - now).T, (then - now).mean(axis=1)]
     for (task, drop), items in zip(drops.items(), differences, strict=True):
         both = (True, True)
-        test = pair_test([drop.reference], [drop.new], deterministic=both, items=items, level=level)
+        effective = None if pair.units is None else pair.units.effective_clusters(task, AVERAGE)
+        sides = [drop.reference], [drop.new]
+        test = pair_test(*sides, deterministic=both, items=items, effective=effective, level=level)
         low, high = test.interval if task == AVERAGE and test.interval else (None, None)
         drops[task] = replace(drop, low=low, high=high, p=test.p)
     return drops

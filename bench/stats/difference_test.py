@@ -25,6 +25,7 @@ def pair_test(
     deterministic: tuple[bool, bool] = (False, False),
     paired: bool = False,
     items: ArrayLike | None = None,
+    effective: float | None = None,
     parts: Sequence[tuple[float, float]] = (),
     level: float | None = 0.95,
     fewest: bool = False,
@@ -43,6 +44,7 @@ def pair_test(
     Args:
         deterministic: Whether each is without seeds; it then has one run.
         items: (draws,) differences a - b in draws of items, for two deterministic methods.
+        effective: Effective number of the drawn clusters of items; None if each item is one.
         parts: (variance, degrees of freedom) that the items of each task add to the difference; empty for a
             statement about these items.
         level: Confidence level of the interval, in (0, 1); None omits it, for speed.
@@ -62,7 +64,7 @@ def pair_test(
     if all(deterministic):
         if items is None:
             return PairTest(difference, None, NO_DRAWS)
-        return _item_bootstrap_test(items, difference, level)
+        return _item_bootstrap_test(items, difference, level, effective)
     if (len(x) == 1 and not deterministic[0]) or (len(y) == 1 and not deterministic[1]):
         return PairTest(difference, None, ONE_SEED)
     least = least_p(len(x), len(y), paired=paired)
@@ -128,18 +130,26 @@ def _t_test(
     return PairTest(difference, p, test, (low, high))
 
 
-def _item_bootstrap_test(items: ArrayLike, difference: float, level: float | None) -> PairTest:
+def _item_bootstrap_test(
+    items: ArrayLike, difference: float, level: float | None, effective: float | None
+) -> PairTest:
     """The items' bootstrap, beyond the reach of its draws from a normal distribution."""
-    from bench.stats.item_statistics import item_difference  # scipy.stats is slow to load
+    from bench.stats.item_statistics import (  # scipy.stats is slow to load
+        contract_share,
+        expand_share,
+        item_difference,
+    )
 
     values = np.asarray(items, dtype=np.float64)
-    bootstrap = item_difference(values, difference, 0, 0.5 if level is None else level)
+    bootstrap = item_difference(values, difference, 0, 0.5 if level is None else level, effective)
     spread, p, ends = float(np.std(values, ddof=1)), bootstrap.p, (bootstrap.low, bootstrap.high)
     if p == bootstrap.minimum_p:
-        p = min(p, 2 * float(ndtr(-abs(difference) / spread))) if spread else 0.0
+        tail = float(ndtr(-abs(difference) / spread)) if spread else 0.0
+        p = min(p, 2 * (tail if effective is None else contract_share(tail, effective)))
     if level is None:
         return PairTest(difference, p, ITEMS)
     if 1 - level < bootstrap.minimum_p:
-        half = float(ndtri((1 + level) / 2)) * spread
+        tail = (1 - level) / 2
+        half = -float(ndtri(tail if effective is None else expand_share(tail, effective))) * spread
         ends = min(difference - half, float(values.min())), max(difference + half, float(values.max()))
     return PairTest(difference, p, ITEMS, ends)

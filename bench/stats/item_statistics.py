@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from bench.stats.argument_checks import MIN_PAIRS, FloatArray, check_items, check_level
 from bench.stats.item_units import SuiteUnits, UnitSummary, draw_scores
@@ -42,6 +43,10 @@ class SuiteDraws:
         if task == AVERAGE:
             return self.units.clusters
         return self.units.tasks[task].clusters if self.units.tasks[task].shared else None
+
+    def effective_clusters(self, task: str) -> float | None:
+        """Return the effective number of clusters of a task, or of "avg"; None if each pair is one."""
+        return None if self.units is None else self.units.effective_clusters(task, AVERAGE)
 
     def item_groups(self) -> list[tuple[list[int], float]]:
         """Return the columns of tasks that are drawn together, and their effective number of clusters."""
@@ -165,16 +170,22 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
     observed = observed_a.mean(0) - observed_b.mean(0)
     differences, result = draws_a.mean(1) - draws_b.mean(1), {}
     for i, task in enumerate(sample.tasks):
-        result[task] = item_difference(differences[:, i], observed[i], sample.pairs[i], level)
-    result[AVERAGE] = item_difference(differences.mean(1), observed.mean(), sum(sample.pairs), level)
+        effective = sample.effective_clusters(task)
+        result[task] = item_difference(differences[:, i], observed[i], sample.pairs[i], level, effective)
+    result[AVERAGE] = item_difference(
+        differences.mean(1), observed.mean(), sum(sample.pairs), level, sample.effective_clusters(AVERAGE)
+    )
     return {task: replace(test, clusters=sample.count_clusters(task)) for task, test in result.items()}
 
 
-def item_difference(differences: ArrayLike, observed: float, n: int, level: float = 0.95) -> ItemDifference:
+def item_difference(
+    differences: ArrayLike, observed: float, n: int, level: float = 0.95, effective: float | None = None
+) -> ItemDifference:
     """Percentile interval and p of a difference, from its (draws,) bootstrap values.
 
     The interval is that of Efron and Tibshirani (1993, ch. 13). p is twice the share of values on the rarer
-    side of 0, with the data counted as one more value on each side.
+    side of 0, with the data counted as one more value on each side. With an effective number of clusters,
+    interval and p are those of :func:`expand_share`.
 
     >>> test = item_difference([-1.0, 1.0, 2.0, 3.0, 4.0], observed=2.0, n=30)
     >>> round(test.p, 3), round(test.minimum_p, 3)  # one of five values is below 0: 2 (1 + 1) / (5 + 1)
@@ -184,8 +195,47 @@ def item_difference(differences: ArrayLike, observed: float, n: int, level: floa
     check_level(level)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"differences have shape {values.shape}; expected (draws,)")
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    low, high = percentile_interval(values, level, effective)
     minimum = 2 / (len(values) + 1)
     beyond = min(np.count_nonzero(values <= 0), np.count_nonzero(values >= 0)) + 1
     p = min(1.0, float(beyond * minimum))
-    return ItemDifference(float(observed), float(low), float(high), p, minimum, len(values), n)
+    if effective is not None:
+        minimum, p = (min(1.0, 2 * contract_share(share / 2, effective)) for share in (minimum, p))
+    return ItemDifference(float(observed), low, high, p, minimum, len(values), n)
+
+
+def percentile_interval(
+    values: ArrayLike, level: float = 0.95, effective: float | None = None
+) -> tuple[float, float]:
+    """Return the percentile interval of (draws,) bootstrap values, wider for few clusters of items.
+
+    >>> [round(end, 2) for end in percentile_interval(range(101), 0.9)]
+    [5.0, 95.0]
+    >>> [round(end, 2) for end in percentile_interval(range(101), 0.9, 10.0)]
+    [2.67, 97.33]
+    """
+    tail = (1 - level) / 2
+    if effective is not None:
+        tail = expand_share(tail, effective)
+    low, high = np.quantile(np.asarray(values, dtype=np.float64), [tail, 1 - tail]).tolist()
+    return low, high
+
+
+def expand_share(tail: float, effective: float) -> float:
+    """Return the share of draws to leave out on a side, of a number of clusters (Hesterberg 2015, ch. 3.3).
+
+    A percentile interval of n units is as wide as a normal one with the variance over n; Student's, with the
+    variance over n - 1, is wider. Phi(sqrt(n / (n - 1)) t), with t the quantile of ``tail`` with n - 1
+    degrees of freedom.
+
+    >>> round(expand_share(0.025, 10.0), 4), round(expand_share(0.025, 1e6), 4)
+    (0.0086, 0.025)
+    """
+    scale = math.sqrt(effective / (effective - 1))
+    return float(norm.cdf(scale * student.ppf(tail, effective - 1)))
+
+
+def contract_share(share: float, effective: float) -> float:
+    """Return the tail whose :func:`expand_share` is a share, up to 1/2."""
+    scale = math.sqrt(effective / (effective - 1))
+    return float(student.cdf(norm.ppf(min(share, 0.5)) / scale, effective - 1))

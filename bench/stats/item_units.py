@@ -81,6 +81,19 @@ class UnitSummary:
         """True if two items of the suite share a text."""
         return self.clusters < self.items
 
+    def effective_clusters(self, task: str, average: str) -> float | None:
+        """Return the effective number of clusters of a task, None if no two of its items share a text.
+
+        ``average`` is the name of the mean over all tasks: variances of groups of linked tasks add up, so its
+        number is T^2 over the sum of T_g^2 / number, with T_g tasks in a group.
+        """
+        if task != average:
+            return self.tasks[task].effective if self.tasks[task].shared else None
+        if not self.shared:
+            return None
+        spread = sum(len(group.tasks) ** 2 / group.effective for group in self.linked)
+        return len(self.tasks) ** 2 / spread
+
     def to_json(self) -> dict[str, Any]:
         """Return it in JSON's types."""
         return asdict(self)

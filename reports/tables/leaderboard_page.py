@@ -6,9 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bench.records.record import RunRecord
 from bench.render.grid import Quoted, no_width
 from bench.reports.campaign import Campaign
@@ -60,12 +57,12 @@ def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
     table = make_leaderboard(replace(campaign, all_rows=True), records)
     runs, footnotes = by_method(records), Footnotes()
     values = {average.method: average.values for average in method_averages(campaign, records)}
-    drawn = run_pairwise_tests(campaign, records).drawn
+    tests = run_pairwise_tests(campaign, records)
     lines = []
     for row in table.rows:
         method = row.method
         first = next(iter(finished_records(runs[method])), runs[method][0])
-        over_items = item_interval(drawn[method].mean(1)) if method in drawn else None
+        over_items = tests.item_interval(method, LEVEL)
         published = tuple(_published_rows(first, table.tasks, footnotes))
         named = replace(row, method=campaign.shown(method))
         over_seeds = _seed_interval(values.get(method, ()))
@@ -90,9 +87,3 @@ def _seed_interval(values: Sequence[float]) -> tuple[float, float] | None:
     mean = fmean(values)
     test = one_sample(values, mean, LEVEL)
     return None if no_width(test.low, test.high) else (mean + test.low, mean + test.high)
-
-
-def item_interval(drawn: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return an average's interval, for its checkpoints, on other items, if draws differ."""
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return None if no_width(low, high) else (float(low), float(high))

@@ -18,7 +18,7 @@ from bench.comparison.item_bootstrap import FOLDER, CampaignRun, list_task_names
 from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.comparison.unit_notes import describe_units
 from bench.records.record import AVERAGE, RunRecord
-from bench.render.grid import DASH, format_interval
+from bench.render.grid import DASH, format_interval, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, finished_records, main_metric, task_scores
 from bench.stats.item_units import LinkedTasks
@@ -179,13 +179,22 @@ class PairwiseTests:
         one, other, paired = self._tested_sides(a, b, task)
         x, y = self._task_scores(one, task), self._task_scores(other, task)
         fixed = (one.deterministic, other.deterministic)
-        items, parts = None, []
+        items, parts, effective = None, [], None
         if all(fixed) and a in self.drawn and b in self.drawn:
             items = self._drawn_scores(a, task) - self._drawn_scores(b, task)
+            effective = self._units.effective_clusters(task, AVERAGE)
         elif self.with_items:
             parts = self._item_variances(a, b, task)
         test = pair_test(
-            x, y, deterministic=fixed, paired=paired, items=items, parts=parts, level=level, fewest=fewest
+            x,
+            y,
+            deterministic=fixed,
+            paired=paired,
+            items=items,
+            effective=effective,
+            parts=parts,
+            level=level,
+            fewest=fewest,
         )
         if test.test == ONE_SEED:
             short = a if len(x) < 2 and not fixed[0] else b
@@ -211,6 +220,16 @@ class PairwiseTests:
             variance = float(shared[i, i] + shared[j, j] - 2 * shared[i, j])
             variances.append((max(variance, 0.0), effective - 1))
         return variances
+
+    def item_interval(self, method: str, level: float) -> tuple[float, float] | None:
+        """Return an average's interval, for its checkpoints, on other items, if draws are kept and differ."""
+        if method not in self.drawn:
+            return None
+        from bench.stats.item_statistics import percentile_interval
+
+        effective = self._units.effective_clusters(AVERAGE, AVERAGE)
+        ends = percentile_interval(self._drawn_scores(method, AVERAGE), level, effective)
+        return None if no_width(*ends) else ends
 
     def unit_notes(self, suite: str) -> list[str]:
         """Return notes on the sampling units of items, for outputs with statistics over items."""

@@ -9,7 +9,16 @@ from scipy import stats
 
 from bench.stats.argument_checks import make_generator
 from bench.stats.clustered_tests import spearman_influence
-from bench.stats.item_statistics import SuiteDraws, draw_suite, paired_bootstrap
+from bench.stats.difference_test import pair_test
+from bench.stats.item_statistics import (
+    SuiteDraws,
+    contract_share,
+    draw_suite,
+    expand_share,
+    item_difference,
+    paired_bootstrap,
+    percentile_interval,
+)
 from bench.stats.item_units import Part, SuiteUnits, UnitSummary, draw_scores
 from bench.stats.resampling import IntArray, mean_statistic, spearman_draws, spearman_statistic
 from bench.stats.variance_components import variance_components
@@ -172,3 +181,35 @@ def test_item_variance_is_that_of_linked_tasks_together() -> None:
     by_task = differences.var(axis=0, ddof=1).sum() / 4
     assert variance_components(alone, "a", "b").items == pytest.approx(by_task)
     assert paired_bootstrap(alone, "a", "b")["avg"].clusters is None
+
+
+@pytest.mark.parametrize(("level", "effective"), [(0.95, 12.5), (0.99, 57.0), (0.9, 3.0)])
+def test_few_clusters_widen_percentiles_as_students_quantile_does(level: float, effective: float) -> None:
+    quantiles = stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)  # draws of a normal difference
+    low, high = percentile_interval(2 + 3 * quantiles, level, effective)
+    scale = 3 * np.sqrt(effective / (effective - 1))
+    half = stats.t.ppf((1 + level) / 2, effective - 1) * scale
+    assert (low, high) == pytest.approx((2 - half, 2 + half), rel=2e-3)
+    found = item_difference(2 + 3 * quantiles, 2.0, 100, level, effective)
+    assert found.p == pytest.approx(2 * stats.t.sf(2 / scale, effective - 1), rel=2e-3)
+    assert (found.low, found.high) == (low, high)
+    assert found.minimum_p > 2 / 200_001
+    tail = (1 - level) / 2
+    assert contract_share(expand_share(tail, effective), effective) == pytest.approx(tail)
+
+
+def test_an_interval_of_clusters_agrees_with_its_p() -> None:
+    drawn = RNG.normal(size=4000)
+    for shift in np.linspace(1.8, 3.2, 30):
+        found = item_difference(drawn + shift, shift, 50, 0.95, 15.0)
+        if abs(found.low) > 0.01:
+            assert (found.p < 0.05) == (found.low > 0)
+    far = item_difference(drawn + 50, 50.0, 50, 0.95, 15.0)
+    assert far.p == far.minimum_p
+    beyond = pair_test(
+        [50.0], [0.0], deterministic=(True, True), items=drawn + 50, effective=15.0, level=0.999
+    )
+    scale = drawn.std(ddof=1) * np.sqrt(15 / 14)
+    assert beyond.p == pytest.approx(2 * stats.t.sf(50 / scale, 14))
+    assert beyond.interval is not None
+    assert beyond.interval[0] == pytest.approx(50 - stats.t.ppf(0.9995, 14) * scale, rel=1e-3)
