@@ -7,6 +7,8 @@ Every part prints one JSON line a case. All parts run on one thread.
   the first ``--peer-draws`` draws of the same generator; its CPU time is scaled to 10,000 draws, and its
   values must agree to 1e-12. Gold scores are steps of 0.2; nine methods are float32 cosines, one has its
   cosines rounded to two decimals.
+- clusters: the same draws of clusters of pairs that share sentences against draws of single pairs. The sizes
+  are like sts7's: 7,000 pairs alone, clusters of 1,003 and 406, and 2,400 of four or five, over all tasks.
 - power: Welch's, simulated and by formula, for normal seeds of SD 0.8.
 
 How often intervals hold and tests are wrong is measured by coverage.py.
@@ -24,13 +26,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from claim import PAIRS, add_json, faster, show, timed
+from claim import PAIRS, add_json, bounded, faster, show, timed
 from coverage_rows import graded
 from scipy import stats
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from bench.stats.argument_checks import make_generator
-from bench.stats.resampling import spearman_draws
+from bench.stats.item_units import SuiteUnits, draw_scores
+from bench.stats.resampling import spearman_draws, spearman_statistic
 from bench.stats.seed_planning import welch_power
 from bench.stats.seeds import welch
 
@@ -85,6 +88,33 @@ def speed(arguments: argparse.Namespace) -> Iterator[Line]:
     }
 
 
+def clusters(arguments: argparse.Namespace) -> Iterator[Line]:
+    """Time draws of clusters and of single pairs."""
+    rng = make_generator(0, "speed/clusters")
+    sizes = [1003, 406, *[1] * 7000]
+    rest = sum(PAIRS.values()) - sum(sizes)
+    sizes += [rest // 2400 + (number < rest % 2400) for number in range(2400)]
+    labels = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    ends = np.cumsum([*PAIRS.values()])[:-1]
+    by_task = dict(zip(PAIRS, np.split(labels, ends), strict=True))
+    statistics = {}
+    for task, pairs in PAIRS.items():
+        latent = rng.normal(size=pairs)
+        rows = (latent + rng.normal(size=(METHODS, pairs))).astype(np.float32)
+        statistics[task] = [spearman_statistic(rows, graded(latent))]
+    seconds = []
+    for units in (
+        SuiteUnits.independent({task: [pairs] for task, pairs in PAIRS.items()}),
+        SuiteUnits({task: [part] for task, part in by_task.items()}),
+    ):
+        draw = partial(draw_scores, statistics, units, arguments.draws, partial(make_generator, 1))
+        _, _, cpu = timed(draw)
+        seconds.append(cpu)
+    what = f"{arguments.draws:,} draws of {METHODS} methods over sts7: clusters of pairs against single pairs"
+    show(arguments.json, bounded("stats clusters", what, ours=seconds[1], peer=seconds[0], goal=1.5))
+    yield {"benchmark": "stats clusters", "cpu_seconds": seconds, "ratio": round(seconds[1] / seconds[0], 2)}
+
+
 def share(count: int, simulations: int) -> Line:
     """A share with its 99% Clopper-Pearson interval."""
     interval = stats.binomtest(count, simulations).proportion_ci(0.99)
@@ -108,7 +138,7 @@ def power(arguments: argparse.Namespace) -> Iterator[Line]:
         yield {"benchmark": case, "formula": round(formula, 4)} | share(shown, simulations)
 
 
-PARTS = {"speed": speed, "power": power}
+PARTS = {"speed": speed, "clusters": clusters, "power": power}
 
 
 def main() -> None:
