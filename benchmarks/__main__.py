@@ -75,6 +75,7 @@ SCRIPTS = (
     Script("heap", quick=("--profile", "mini", "--rounds", "1", "--steps", "1"), data=True),
     Script("probes", quick=("--profile", "mini", "--pairs", "20", "--rounds", "1"), data=True),
     Script("stats", ("--only", "speed"), ("--only", "speed", "--peer-draws", "2", "--draws", "100")),
+    Script("stats", ("--only", "clusters"), ("--only", "clusters", "--draws", "100")),
     Script("coverage", quick=("--quick",)),
     Script("gradient_probe", quick=("--peer-cells", "1")),
     Script("report", quick=("--methods", "4", "--seeds", "2", "--rounds", "1")),

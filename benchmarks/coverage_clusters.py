@@ -13,6 +13,7 @@ pair drawn (Owen 2007).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,7 @@ from scipy import sparse, stats
 from bench.data.data_source import DataSource, data_folder
 from bench.data.sentence_clusters import cluster_items, identify_sentence
 from bench.data.suites import load_suite
+from bench.errors import BenchError
 from bench.stats.argument_checks import make_generator
 from bench.stats.classification_statistics import effective_items, mcnemar, wilson_interval
 from bench.stats.clustered_tests import clustered_test, spearman_influence
@@ -36,6 +38,7 @@ from bench.stats.resampling import spearman_rows
 from bench.stats.variance_components import variance_components
 
 SUITE, ITEMS, TOPIC = "sts7", "further items", 0.1
+FULL = 2000  # from so many simulations on, the table needs the data
 MOST, SD, R, PAIRED = 8, 0.008, 0.75, 0.9
 NUMBERS = (2, 3, 5, 8)
 RIGHT = -0.84  # four fifths of predictions lie above and count as right
@@ -171,13 +174,19 @@ Held = dict[tuple[str, str, int, int, float | None, str], list[float]]
 
 
 def shared_sentences(sizes: Sizes) -> Iterator[CoverageRow]:
-    """Seeds and items, and items alone, where pairs share sentences."""
-    graph = real_graph()
+    """Seeds and items, and items alone, where pairs share sentences; a few without data are left out."""
+    try:
+        graph = real_graph()
+    except BenchError as error:
+        if sizes.few >= FULL:
+            raise
+        print(f"shared_sentences: left out, {error}", file=sys.stderr)
+        return
     for design in DESIGNS:
         rng = make_generator(0, f"coverage/{design.name}")
         held: Held = {}
         scores: list[tuple[dict[str, float], dict[str, tuple[float, float]]]] = []
-        for _ in range(max(4, sizes.few // 5)):
+        for _ in range(max(1, sizes.few // 5)):
             simulation = Simulation(graph, design, rng)
             _test_seeds_and_items(held, simulation.sample(rng, "abc", MOST, DRAWS))
             _test_checkpoints(held, scores, simulation, rng)

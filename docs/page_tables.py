@@ -14,6 +14,7 @@ without the site; tests/docs make each anew and compare. Names are those of ``TA
 - ``questions: CAMPAIGN`` and a question a line, answered together, ``questions.table``;
 - ``coverage: METHODS | DESIGNS | TARGETS``: what was measured of procedures, by names of coverage.csv with
   semicolons between, the last two left out for all;
+- ``shared sentences: errors`` or ``coverage``: of test pairs that share sentences, by task;
 - nothing, the others, such as ``backbones``.
 """
 
@@ -30,6 +31,7 @@ import devices
 import evidence
 import papers
 import questions
+import shared_sentences
 from click.testing import CliRunner
 from rows import markdown_table
 
@@ -243,6 +245,10 @@ TABLES: dict[str, Callable[..., str]] = {
     "leaderboard": leaderboard,
     "rows": rows_made,
     "rates": rates_table,
+    "shared sentences": lambda what: {
+        "errors": shared_sentences.table,
+        "coverage": shared_sentences.coverage_by_task,
+    }[what](),
     "devices": lambda campaigns: devices.table(RESULTS, campaigns),
     "same seeds": lambda campaigns: devices.same_seeds(RESULTS, campaigns),
     "gpu steps": lambda log: devices.steps_table(RESULTS.parent / "benchmarks" / log),
