@@ -48,6 +48,8 @@ from bench.stats.variance_components import ComponentsDifference, variance_compo
 
 UNEQUAL = 2.0  # ratio from which spreads over seeds count as unequal
 METHODS = {"paired": "paired t", "sign-flip": "paired t", "student": "student"}
+SHARED = "sentences 60%"
+"""Design of the measured coverage of items that share sentences."""
 LEAST_TRIMMED = 4  # scores of a side; the interquartile mean of fewer is the mean
 
 
@@ -75,10 +77,17 @@ def _order_unequal_sides(x: Sequence[float], y: Sequence[float]) -> tuple[int, i
     return (n_wide, n) if wide >= UNEQUAL * narrow else None
 
 
-def find_component_coverage(components: ComponentsDifference, r: float | None) -> CoverageRow:
-    """Return the row of the interval for seeds and items; ``r`` is the correlation of the pairs."""
+def find_component_coverage(
+    components: ComponentsDifference, r: float | None, *, shared: bool = False
+) -> CoverageRow:
+    """Return the row of the interval for seeds and items.
+
+    ``r`` is the correlation of the pairs of seeds; ``shared`` is True for items that share sentences.
+    """
     method = "components, paired" if components.paired else "components"
     scores = "items dominate" if components.items > components.seeds else "seeds dominate"
+    if shared and min(components.n_a, components.n_b) > 1:
+        scores = SHARED
     n_b, n_a = sorted((components.n_a, components.n_b))  # 1 for a method without seeds, the last
     correlation = (r or 0.0) if components.paired else None
     return find_coverage(method, n_a, n_b, correlation, design=scores, target="further seeds, further items")
@@ -261,7 +270,7 @@ def compare_over_items(
         kinds = {"deterministic_a": a.deterministic, "deterministic_b": b.deterministic, "paired": paired}
         components = variance_components(sample, "a", "b", **kinds, level=level)
         r = paired_t(a.scores(AVERAGE), b.scores(AVERAGE), level).correlation if paired else None
-        coverage = find_component_coverage(components, r)
+        coverage = find_component_coverage(components, r, shared=units.shared)
     differences, corrected = paired_bootstrap(sample, "a", "b", level), {}
     if len(tasks) > 1:
         levels = adjust_levels({task: differences[task].p for task in tasks}, "fdr_bh", level)
