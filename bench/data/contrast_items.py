@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -35,12 +35,17 @@ _RULES = {"negation": insert_negation, "swap": swap_roles, "number": change_numb
 
 @dataclass(frozen=True)
 class ContrastTask:
-    """Minimal pairs of one phenomenon; ``text`` is their origin: kind, number or seed, and sha256."""
+    """Minimal pairs of one phenomenon; ``text`` is their origin: kind, number or seed, and sha256.
+
+    ``sources`` are the numbers of the clusters that the items' sentences were sampled in, () for sentences
+    sampled one by one. Answers on items from one cluster are correlated, within and between phenomena.
+    """
 
     id: str  # the phenomenon
     triples: tuple[Triple, ...]
     text: tuple[str, int, str]
     reference: bool = True  # the text is everybody's, or the user's own
+    sources: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def items(self) -> int:
@@ -76,15 +81,24 @@ def make_triple(phenomenon: str, text: str) -> Triple | None:
 
 
 def make_contrast_tasks(
-    sentences: Sequence[str], where: str, *, reference: bool = True
+    sentences: Sequence[str],
+    where: str,
+    *,
+    reference: bool = True,
+    sources: Mapping[str, int] | None = None,
 ) -> list[ContrastTask]:
-    """Make the tasks from distinct sentences; raises DataError for a phenomenon that lacks an item."""
+    """Make the tasks from distinct sentences; raises DataError for a phenomenon that lacks an item.
+
+    ``sources`` has the number of every sentence's cluster, if the text was sampled in clusters.
+    """
     distinct = list(dict.fromkeys(sentences))
     text = ("rules", len(distinct), hashlib.sha256("\n".join(distinct).encode()).hexdigest())
     tasks = []
     for phenomenon in PHENOMENA:
-        triples = (make_triple(phenomenon, sentence) for sentence in distinct)
-        tasks.append(ContrastTask(phenomenon, tuple(filter(None, triples)), text, reference))
+        made = {sentence: make_triple(phenomenon, sentence) for sentence in distinct}
+        triples = {sentence: triple for sentence, triple in made.items() if triple is not None}
+        numbers = () if sources is None else tuple(sources[sentence] for sentence in triples)
+        tasks.append(ContrastTask(phenomenon, tuple(triples.values()), text, reference, numbers))
     if lacking := [task.id for task in tasks if not task.items]:
         what = f"{len(distinct)} distinct sentences give no item of {', '.join(lacking)}"
         expected, hint = "a text to which every rule applies somewhere", "docs/contrast.md lists the rules"

@@ -7,6 +7,7 @@
     type = "sts"               # a key of KINDS
     language = "eng-Latn"      # default
     split = "test"             # default
+    parallel = "my-pairs"      # tasks of one name have the same items in other languages, row by row
     file = "pairs.tsv"         # next to the TOML file; .tsv, .csv or .jsonl
 
 A file has a header with the columns of :data:`KINDS`, or ``columns = [...]`` names them.
@@ -53,10 +54,11 @@ KINDS: dict[str, dict[str, Row]] = {
 _NUMBERS = ("score", "relevant")
 _NOT_TEXTS = ("score", "relevant", "label", "id")
 _LABELLED = ("classification", "clustering", "pair-classification")
-_SETTINGS = {"name", "type", "language", "split", "columns"}
+_SETTINGS = {"name", "type", "language", "split", "columns", "parallel"}
 _NAME = (re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"), "letters, digits, _ . -")
 _LANGUAGE = (re.compile(r"[a-z]{3}-[A-Z][a-z]{3}"), "such as eng-Latn (ISO 639-3 and ISO 15924)")
-_FORMS = {"name": _NAME, "split": _NAME, "language": _LANGUAGE}
+_FORMS = {"name": _NAME, "split": _NAME, "language": _LANGUAGE, "parallel": _NAME}
+_PARALLEL = ("sts", "bitext", "classification", "pair-classification")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class LocalTask:
     split: str  # the split that is evaluated
     tables: tuple[tuple[str, tuple[Row, ...]], ...]  # rows of each file, in the order of KINDS' columns
     forms: tuple[str, ...] = field(default=(), compare=False)  # notes on quotes and long cells, by file
+    parallel: str = ""  # name of the items that the rows translate, "" if they are this task's only
 
     def table(self, name: str) -> tuple[Row, ...]:
         """Return the rows of one file."""
@@ -134,6 +137,7 @@ def read_local_suite(path: Path, root: Path | None = None) -> list[LocalTask]:
         task = _read_task(entry, root or path.parent, f"{path}, task {number}")
         if tasks.setdefault(task.name, task) is not task:
             raise InputError(f"two tasks are called '{task.name}'", where=str(path))
+    _check_parallel(tasks.values(), path)
     return list(tasks.values())
 
 
@@ -176,7 +180,8 @@ def _read_task(entry: Any, root: Path, where: str) -> LocalTask:
     _check_names(kind, read)
     tables = tuple((key, file.rows) for key, file in read.items())
     forms = tuple(f"{file.path.name}: {file.form}" for file in read.values() if file.form)
-    task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables, forms)
+    parallel = texts.get("parallel", "")
+    task = LocalTask(texts["name"], kind, texts["language"], texts["split"], tables, forms, parallel)
     for key, what, expected in _CHECKS[kind](task, texts):
         raise DataError(what, where=str(root / texts[key]), expected=expected)
     return task
@@ -201,10 +206,26 @@ def _parse_entry(entry: Any, where: str) -> tuple[str, dict[str, str], Any]:
         if key not in known or not isinstance(value, str):
             expected = f"texts for {', '.join(sorted(known))}"
             raise InputError(f"{key} = {value!r}", where=where, expected=expected)
+    if "parallel" in texts and kind not in _PARALLEL:
+        raise InputError(f"parallel for type {kind}", where=where, expected=f"types {', '.join(_PARALLEL)}")
     for key, (form, expected) in _FORMS.items():
-        if not form.fullmatch(texts[key]):
+        if key in texts and not form.fullmatch(texts[key]):
             raise InputError(f"{key} = {texts[key]!r}", where=where, expected=expected)
     return kind, texts, columns
+
+
+def _check_parallel(tasks: Iterable[LocalTask], path: Path) -> None:
+    """Raise DataError for tasks of one ``parallel`` with different types or gold columns."""
+    first: dict[str, tuple[LocalTask, list[str]]] = {}
+    for task in tasks:
+        if not task.parallel:
+            continue
+        rows = task.tables[-1][1]
+        gold = [_label_form(row[-1]) if task.type != "bitext" else "" for row in rows]
+        other, expected = first.setdefault(task.parallel, (task, gold))
+        if (task.type, gold) != (other.type, expected):
+            what = f"'{task.name}' and '{other.name}' are parallel = '{task.parallel}', with other items"
+            raise DataError(what, where=str(path), expected="one type, and the same gold in every row")
 
 
 def _read_rows(path: Path, needed: Row, columns: list[str] | None) -> _File:

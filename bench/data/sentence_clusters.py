@@ -16,17 +16,31 @@ VERSION = 1
 """Raised when the clusters of the same texts change; part of the hash of kept draws."""
 
 Texts = Sequence[Sequence[str]]
-"""The texts of each item."""
+"""The texts of each item, and marks of its sources from :func:`mark_source`."""
+_SOURCE = "\0source"
+
+
+def mark_source(name: str, number: int) -> str:
+    """Return a text for items from one source, such as the translations of a pair; no sentence equals it.
+
+    >>> cluster_items([[("a", mark_source("row", 1)), ("b",)], [("c", mark_source("row", 1))]])[1].tolist()
+    [0]
+    """
+    return f"{_SOURCE} {name} {number}"
 
 
 def identify_sentence(sentence: str) -> str:
     """Return the letters and digits of a sentence in one case, or all of it if it has none.
+
+    A mark of a source stays as it is.
 
     >>> identify_sentence("A man is playing.") == identify_sentence("a man  is playing")
     True
     >>> identify_sentence("?!")
     '?!'
     """
+    if sentence.startswith(_SOURCE):
+        return sentence
     folded = unicodedata.normalize("NFKC", sentence).casefold()
     return "".join(filter(str.isalnum, folded)) or folded
 

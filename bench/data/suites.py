@@ -24,6 +24,7 @@ from bench.data.mini.mini_suites import (
 )
 from bench.data.mini.world_text import graded_pairs
 from bench.data.mteb_names import CONTRAST_TEXT, FILES, STSB_MULTI, is_mteb, load_mteb_lists
+from bench.data.sentence_clusters import cluster_items
 from bench.data.tasks import LabelledTask, PairSubset, PairTask, Suite, Task
 from bench.data.toy_suite import make_toy_task
 from bench.errors import DataError, InputError
@@ -213,9 +214,13 @@ def load_contrast(name: str, source: DataSource = NO_FOLDER) -> list[contrast_it
         path = Path(name.removeprefix(CONTRAST_TEXT))
         return contrast_items.make_contrast_tasks(contrast_items.read_contrast_text(path), str(path))
     (task,) = _read_pair_tasks(name, source)
-    sentences = [sentence for pair in task.all_pairs() for sentence in pair]
-    where = f"suite {name}"
-    return contrast_items.make_contrast_tasks(sentences, where, reference=is_reference(task))
+    pairs = list(task.all_pairs())
+    sources: dict[str, int] = {}
+    for pair, cluster in zip(pairs, cluster_items([pairs])[0].tolist(), strict=True):
+        sources |= dict.fromkeys(pair, cluster)
+    sentences, where = [sentence for pair in pairs for sentence in pair], f"suite {name}"
+    reference = is_reference(task)
+    return contrast_items.make_contrast_tasks(sentences, where, reference=reference, sources=sources)
 
 
 def load_rank(name: str, source: DataSource = NO_FOLDER) -> list[rank_task.RankTask]:

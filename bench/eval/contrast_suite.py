@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bench.data.contrast_items import ContrastTask, contrast_sentences
 from bench.data.data_source import DataSource
-from bench.data.sentence_clusters import Texts
+from bench.data.sentence_clusters import Texts, mark_source
 from bench.data.suites import CONTRAST, SUITES, load_contrast
 from bench.data.tasks import suite_average
 from bench.encoder import Encoder, FloatArray, PairScorer
@@ -32,6 +32,7 @@ class ContrastSuite(Measure[ContrastTask]):
     """
 
     counted, metric, needs_torch = "items", "accuracy", False
+    unit = "clusters of items that share a sentence or a source"
     change_columns = "Items of which A and B choose differently, those first that one of them has right."
 
     @property
@@ -85,8 +86,15 @@ class ContrastSuite(Measure[ContrastTask]):
         return _contrast_scores(tasks, predictions)
 
     def item_texts(self, task: ContrastTask, record: RunRecord) -> list[Texts | int]:
-        """Return all three sentences of every item."""
-        return [task.triples]
+        """Return all three sentences of every item, and a mark of its source if sentences came in clusters.
+
+        STS-B's sentences came in pairs of similar ones, so a cluster of pairs is the source. The items of a
+        made-up world are single draws: independent given the world, in spite of common frames.
+        """
+        if not task.sources:
+            return [task.triples]
+        marks = (mark_source("text", number) for number in task.sources)
+        return [[(*triple, mark) for triple, mark in zip(task.triples, marks, strict=True)]]
 
     def item_statistics(self, task: ContrastTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
         """Accuracy in draws of items."""

@@ -80,6 +80,8 @@ class Measure(ABC, Generic[T]):
     name: str  # the suite's name, as in ``--suite`` or in a record
     version: ClassVar[int] = 1  # raised when the numbers of the evaluation change; part of every job's key
     counted: ClassVar[str] = "pairs"  # a record's word for scored items: "pairs" or "items"
+    unit: ClassVar[str] = "clusters of items that share a sentence"
+    """The sampling unit of statistics over the suite's items, a phrase for outputs; see :meth:`task_unit`."""
     metric: ClassVar[str] = ""
     """Metric of the suite's average; "" if it depends on the tasks, see :meth:`main_metric`."""
     needs_torch: ClassVar[bool] = True  # true if measuring any encoder needs torch
@@ -146,10 +148,15 @@ class Measure(ABC, Generic[T]):
     def item_texts(self, task: T, record: RunRecord) -> list[Texts | int]:
         """Return the texts of every item, for each part of the task; their number if the texts are missing.
 
-        Items that share a text depend on one another: statistics draw them together. Parts are scored one by
-        one; a task's score is their mean. Raises BenchError as :meth:`item_statistics`.
+        Items that share a text depend on one another: statistics draw them together. Items of one source,
+        such as translations of a pair, share a text from :func:`mark_source`. Parts are scored one by one; a
+        task's score is their mean. Raises BenchError as :meth:`item_statistics`.
         """
         raise BenchError("the items of this suite can't be drawn", where=f"suite {self.name}")
+
+    def task_unit(self, task: T) -> str:
+        """Return the sampling unit of a task's items, a phrase as ``unit``; "" if its items aren't drawn."""
+        return self.unit
 
     def item_statistics(self, task: T, rows: FloatArray, record: RunRecord) -> list[Statistic]:
         """Return the scores of (runs, predictions) as a function of counts of items, for each part of a task.

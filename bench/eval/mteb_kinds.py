@@ -27,6 +27,7 @@ Counts = NDArray[np.int64]
 class PredictionKind(ABC):
     """A kind of task whose predictions are kept; values are (rows, items), of runs (runs, rows, items)."""
 
+    unit = "clusters of pairs that share a sentence or a translated row"  # see Measure.task_unit
     needs_gold = True
     slack = TOLERANCE  # tolerance of a score, since mteb rounds some
 
@@ -65,6 +66,8 @@ class _Similarities(PredictionKind):
 
 class _Classes(PredictionKind):
     """Classification: accuracy, the mean over mteb's experiments."""
+
+    unit = "clusters of tested texts, equal or translated"
 
     def read(self, predictions: Any, items: MtebItems) -> Values:
         return np.array([[*map(items.class_number, experiment)] for experiment in predictions])
@@ -131,6 +134,7 @@ class _Neighbours(_Counted):
 class _Queries(PredictionKind):
     """Retrieval and reranking: the mean over queries, which mteb rounds to five decimals."""
 
+    unit = "queries, those of equal text together"
     needs_gold = False
     slack = 6e-6
 

@@ -14,6 +14,7 @@ whole sets, such as clustering, lack them.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.data.sentence_clusters import Texts
+from bench.data.sentence_clusters import Texts, mark_source
 from bench.encoder import FloatArray
 from bench.errors import BenchError
 from bench.eval.measure import ItemChange
@@ -35,6 +36,18 @@ from bench.schema import is_count, is_text
 from bench.stats.resampling import Statistic
 
 Part = tuple[str, str, int]  # split, subset and number of items
+PARALLEL = frozenset({
+    "STSBenchmarkMultilingualSTS",
+    "STS17",  # en-en and its four pairings with translations; other tracks have other gold
+    "MassiveIntentClassification", "MassiveScenarioClassification", "SIB200Classification", "NusaX-senti",
+    "IndicSentimentClassification", "XNLI", "XNLIV2", "IndicXnliPairClassification",
+    "PawsXPairClassification",
+    "FloresBitextMining", "NTREXBitextMining", "IN22GenBitextMining", "IN22ConvBitextMining",
+})  # fmt: skip
+"""mteb's tasks of several languages whose rows are translations, by the descriptions of their data.
+
+Subsets count as parallel only if their gold is the same in every row.
+"""
 
 
 def keep_predictions(
@@ -170,7 +183,8 @@ def part_statistics(task: MtebTask, rows: FloatArray, record: RunRecord) -> list
 def part_texts(task: MtebTask, record: RunRecord) -> list[Texts | int]:
     """Return the texts of every item of each subset of each split, or their number if data are missing.
 
-    Of queries from mteb's data also their number: nothing else loads those again.
+    Of queries from mteb's data also their number: nothing else loads those again. Items that are translations
+    of one another have a mark of their row too, see :func:`parallel_name`.
     """
     kind = kind_of(task)
     is_read = task.local is not None or (kind is not None and kind.needs_gold)
@@ -182,8 +196,24 @@ def part_texts(task: MtebTask, record: RunRecord) -> list[Texts | int]:
         part = items.get((split, subset))
         if part is None or len(part.texts) != number:
             raise BenchError("the predictions are of other items than the data", where=task.id)
-        texts.append(part.texts)
+        name = parallel_name(task, split, part)
+        if name:
+            texts.append([(*text, mark_source(name, row)) for row, text in enumerate(part.texts)])
+        else:
+            texts.append(part.texts)
     return texts
+
+
+def parallel_name(task: MtebTask, split: str, items: MtebItems) -> str:
+    """Return the name that parts share whose items of one row are translations of one another, "" for others.
+
+    Local tasks state it. Of mteb's it is the gold in :data:`PARALLEL`, which must agree in every row.
+    """
+    if task.local is not None:
+        return task.local.parallel
+    if task.asked.name not in PARALLEL:
+        return ""
+    return f"{task.asked.name} {split} {hashlib.sha256(items.gold.tobytes()).hexdigest()}"
 
 
 def find_item_changes(

@@ -29,6 +29,7 @@ class MtebSuite(Measure[MtebTask]):
     """
 
     counted, encodes_once, needs_vectors = "items", False, True
+    unit = "clusters of items that share a text or a translated row; queries of retrieval and reranking"
     change_columns = (
         "STS: as ranks in the task (1: most similar), below them similarity or gold score. Classification, "
         "bitext: other classes or sentences found, first those that one of A and B has right. Retrieval, "
@@ -112,6 +113,13 @@ class MtebSuite(Measure[MtebTask]):
         from bench.eval.mteb_predictions import part_texts
 
         return part_texts(task, record)
+
+    def task_unit(self, task: MtebTask) -> str:
+        """Return the unit of the task's kind."""
+        from bench.eval.mteb_kinds import kind_of
+
+        kind = kind_of(task)
+        return "" if kind is None else kind.unit
 
     def item_statistics(self, task: MtebTask, rows: FloatArray, record: RunRecord) -> list[Statistic]:
         """Score each subset in draws of its items."""

@@ -24,6 +24,7 @@ class PairSuite(Measure[PairTask]):
     """Spearman's correlation of similarities with gold scores."""
 
     metric, needs_torch, scores_last = "spearman", False, True
+    unit = "clusters of pairs that share a sentence"
     change_columns = (
         "Each cell: the pair's rank in the task (1: most similar), below it the similarity or gold score. "
         "change: rank in B minus rank in A."

@@ -33,6 +33,7 @@ class RankSuite(Measure[RankTask]):
     """Mean reciprocal rank and hits of each positive pair's partner, by cosine and by Euclidean distance."""
 
     counted, metric, needs_torch, needs_vectors = "items", "mrr", False, True
+    unit = "clusters of pairs that share a sentence, each pair with both queries"
     change_columns = "Queries whose partner's rank by cosine changed most, by the reciprocal rank."
 
     def load(self, source: DataSource) -> list[RankTask]:

@@ -35,6 +35,7 @@ class TransferSuite(Measure[LabelledTask]):
     """Accuracy of logistic regressions on frozen vectors."""
 
     counted, metric = "items", "accuracy"
+    unit = "clusters of tested items that share a sentence"
     change_columns = (
         "Items of which A and B predict different classes, those first that one of them has right."
     )

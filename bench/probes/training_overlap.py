@@ -22,12 +22,16 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.data.sentence_clusters import cluster_items
 from bench.data.tasks import PairTask
 from bench.data.text_lines import LONGEST_MAGIC, check_text_kind, number_sentences
 from bench.encoder import FloatArray
 from bench.errors import DataError
 from bench.eval.sts import spearman
+from bench.stats.argument_checks import MIN_PAIRS
+from bench.stats.clustered_tests import count_effective
 from bench.stats.item_statistics import spearman_interval
+from bench.stats.item_units import LEAST_EFFECTIVE
 
 LEVELS = ("exact", "key", "near")
 RUN = 8  # words
@@ -56,7 +60,11 @@ class TaskOverlap:
 
 @dataclass(frozen=True)
 class CleanScore:
-    """Spearman on the clean pairs of a task, with its 95% interval; all missing under 50 pairs."""
+    """Spearman on the clean pairs of a task, with its 95% interval; all missing under 50 pairs.
+
+    The interval takes clusters of pairs that share a sentence; it is missing if they are as good as fewer
+    than 10 equal ones.
+    """
 
     task: str
     n: int
@@ -134,7 +142,13 @@ def clean_score(task: PairTask, overlap: TaskOverlap, predictions: FloatArray) -
         return CleanScore(task.id, count, None, None, None)
     gold = np.concatenate([np.asarray(subset.gold) for subset in task.subsets])
     value = spearman(predictions[clean], gold[clean])
-    return CleanScore(task.id, count, value, *spearman_interval(value, count))
+    pairs = [pair for pair, is_clean in zip(task.all_pairs(), clean, strict=True) if is_clean]
+    (clusters,) = cluster_items([pairs])
+    sizes = np.bincount(clusters)
+    if count**2 / int(sizes @ sizes) < LEAST_EFFECTIVE:
+        return CleanScore(task.id, count, value, None, None)
+    effective = count_effective(predictions[clean], gold[clean], clusters)
+    return CleanScore(task.id, count, value, *spearman_interval(value, max(MIN_PAIRS, round(effective))))
 
 
 def _task_overlap(task: PairTask, level: str, touched: set[str], keys: dict[str, str]) -> TaskOverlap:

@@ -77,6 +77,36 @@ def clustered_test(
     return CorrelationTest(difference, t, df, float(2 * stats.t.sf(abs(t), df)), len(numbers))
 
 
+def count_effective(predictions: ArrayLike, gold: ArrayLike, clusters: ArrayLike) -> float:
+    """Return the number of independent pairs that give a Spearman correlation as precisely as these clusters.
+
+    The number of pairs, times the variance of the correlation's influence by pairs over that by clusters with
+    its factor G / (G - 1) (the inverse of Kish's design effect, 1965, linearised), at most 1. For few
+    clusters, also times the squared ratio of the normal and Student's 97.5% quantiles, with the degrees of
+    freedom of :func:`clustered_test`. Single pairs give exactly their number; one cluster raises ValueError.
+
+    >>> gold, predictions = np.arange(12.0), [2, 0, 1, 5, 3, 4, 6, 8, 7, 10, 11, 9]
+    >>> count_effective(predictions, gold, range(12))
+    12.0
+    >>> 2 < count_effective(predictions, gold, np.arange(12) // 2) < 12
+    True
+    """
+    influence, numbers = spearman_influence(predictions, gold)[0], np.unique(clusters, return_inverse=True)[1]
+    if numbers.shape != influence.shape:
+        raise ValueError(f"{np.shape(clusters)} clusters of {influence.shape} items")
+    groups = int(numbers.max()) + 1
+    if groups < 2:
+        raise ValueError("all items are in one cluster; expected at least two")
+    if groups == len(influence):
+        return float(groups)
+    sums = np.bincount(numbers, influence)
+    by_cluster = groups / (groups - 1) * float(sums @ sums)
+    by_pair, sizes = float(influence @ influence), np.bincount(numbers)
+    df = max(1, round(len(numbers) ** 2 / int(sizes @ sizes)) - 1)
+    few = float(stats.norm.ppf(0.975) / stats.t.ppf(0.975, df)) ** 2
+    return len(influence) * few * (min(1.0, by_pair / by_cluster) if by_cluster else 1.0)
+
+
 def _centred_ranks(values: FloatArray) -> FloatArray:
     """Return average ranks as shares of the items, less their mean."""
     ranks: FloatArray = (stats.rankdata(values) - 0.5) / len(values) - 0.5

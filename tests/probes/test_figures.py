@@ -32,6 +32,7 @@ from bench.probes.cost import count_gmacs, count_parameters, encoder_cost, measu
 from bench.probes.density import compare_densities, density_overlap, gold_groups
 from bench.probes.isotropy import isotropy, spectrum
 from bench.probes.training_overlap import (
+    CleanScore,
     audit_overlap,
     clean_score,
     read_training_lines,
@@ -39,6 +40,7 @@ from bench.probes.training_overlap import (
     word_runs,
 )
 from bench.probes.uniformity import uniformity
+from bench.stats.clustered_tests import spearman_influence
 from bench.stats.item_statistics import spearman_interval
 from tests.support.messages import check_error
 
@@ -342,7 +344,7 @@ def test_clean_scores_and_none_under_fifty_pairs() -> None:
     rng = np.random.default_rng(1)
     gold = rng.normal(size=120)
     first = tuple(f"sentence {i}" for i in range(120))
-    task = PairTask("T", (PairSubset("x", first, ("other",) * 120, tuple(gold)),))
+    task = PairTask("T", (PairSubset("x", first, tuple(f"other {i}" for i in range(120)), tuple(gold)),))
     predictions = (gold + rng.normal(size=120)).astype(np.float32)
     for touched, n in ((70, 50), (71, 49), (0, 120)):
         overlap = next(o for o in audit_overlap(first[:touched], [task]) if o.level == "exact")
@@ -354,6 +356,34 @@ def test_clean_scores_and_none_under_fifty_pairs() -> None:
             expected = stats.spearmanr(predictions[touched:], gold[touched:]).statistic
             assert score.value == pytest.approx(expected)
             assert (score.low, score.high) == spearman_interval(score.value or 0, n)
+
+
+def test_clean_score_takes_clusters_of_clean_pairs() -> None:
+    rng = np.random.default_rng(2)
+    common = np.repeat(rng.normal(size=(2, 30)), 4, axis=1)
+    gold, noise = common + 0.3 * rng.normal(size=(2, 120))
+    predictions = (gold + noise).astype(np.float32)
+    first = tuple(f"sentence {i}" for i in range(120))
+
+    def score(second: tuple[str, ...]) -> CleanScore:
+        task = PairTask("T", (PairSubset("x", first, second, tuple(gold)),))
+        overlap = next(o for o in audit_overlap(first[:4], [task]) if o.level == "exact")
+        return clean_score(task, overlap, predictions)
+
+    single = score(tuple(f"other {i}" for i in range(120)))
+    found = score(tuple(f"other {i // 4}" for i in range(120)))
+    assert (found.n, found.value) == (single.n, single.value) == (116, single.value)
+    assert single.value is not None
+    assert found.value is not None
+    influence = spearman_influence(predictions[4:], gold[4:])[0]
+    sums = [sum(influence[i : i + 4]) for i in range(0, 116, 4)]
+    ratio = sum(x * x for x in influence) / (29 / 28 * sum(x * x for x in sums))
+    few = (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 28)) ** 2
+    n = round(116 * few * ratio)
+    assert n < 60
+    assert (found.low, found.high) == spearman_interval(found.value, n)
+    one = score(("other",) * 120)
+    assert (one.n, one.value, one.low, one.high) == (116, single.value, None, None)
 
 
 def test_interval_by_hand_and_its_limits() -> None:
