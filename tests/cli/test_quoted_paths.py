@@ -17,6 +17,7 @@ from tests.support.messages import numbers_in
 NAME = "my,folder[v=2]"
 TYPED = f'hf:"{NAME}":avg'
 TOY = ("--suite", "toy")
+ITEMS = ("--suite", "mini-dev")  # has pairs without common sentences, for tests over items
 SUMS = ("ensemble:untrained+hf:", "x=ensemble:word_overlap+untrained+hf:")
 UPDATE = ("--update", "--why", "first", "--yes")
 
@@ -38,12 +39,12 @@ def succeed(cli: Cli, *line: str) -> str:
 
 def test_run_report_compare_and_the_same_command_again(cli: Cli, tmp_path: Path, folder: Path) -> None:
     methods = f'word_overlap,{TYPED},A=hf:"{NAME}",hf:"./{NAME}"[pooling=avg_first_last]'
-    succeed(cli, "run", "--methods", methods, *TOY)
+    succeed(cli, "run", "--methods", methods, *ITEMS)
     assert len(records(tmp_path)) == 4
     method = row(tmp_path)
     assert (method[:15], method[-13:]) == ("my_folder_v=2_-", "[pooling=avg]")
     assert {r.backbone["name"] for r in records(tmp_path).values() if r.backbone} == {NAME}
-    assert numbers_in(cli("run", "--methods", methods, *TOY)[2])[:2] == [4, 4]
+    assert numbers_in(cli("run", "--methods", methods, *ITEMS)[2])[:2] == [4, 4]
     (path,) = (p for p, r in records(tmp_path).items() if r.method == method)
     for line, expected in (
         (("report", "--methods", f'word_overlap,{method},A=hf:"{NAME}"'), method),

@@ -19,7 +19,6 @@ from scipy import stats
 from bench.comparison import item_bootstrap as draws
 from bench.comparison.item_bootstrap import CampaignRun, draw_items, draws_path
 from bench.data.suites import load_suite
-from bench.data.toy_suite import make_toy_task
 from bench.errors import BenchError, NotComparableError
 from bench.eval.pair_suite import PairSuite
 from bench.eval.sts import score_suite
@@ -38,8 +37,8 @@ METHODS = "noise,word_overlap"
 
 @pytest.fixture
 def runs(cli: Cli, tmp_path: Path) -> list[CampaignRun]:
-    """Three seeds of noise and word_overlap on the toy suite."""
-    cli("run", "--methods", METHODS, "--seeds", "1-3", "--suite", "toy")
+    """Three seeds of noise and word_overlap on the suite mini-dev."""
+    cli("run", "--methods", METHODS, "--seeds", "1-3", "--suite", "mini-dev")
     store = ResultStore(tmp_path / "results", "local")
     return [CampaignRun(store, record) for record in store.records()]
 
@@ -58,13 +57,13 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     cli: Cli, runs: list[CampaignRun], tmp_path: Path
 ) -> None:
     found = as_json(cli, "--level", "0.9")
-    gold = np.array(make_toy_task().subsets[0].gold)
+    gold = np.array(load_suite("mini-dev")[1][0].subsets[0].gold)
     for run, one in zip(runs, found["records"], strict=True):
         assert (one["method"], one["seed"]) == (run.record.method, run.record.seed)
-        predictions = run.store.predictions(run.record)["TOY"]
-        values = spearman_draws(predictions, gold, make_generator(1, "items/TOY"), 100)
+        predictions = run.store.predictions(run.record)["MINI-dev"]
+        values = spearman_draws(predictions, gold, make_generator(1, "items/MINI-dev"), 100)
         expected = np.quantile(values, [0.05, 0.95])
-        assert one["intervals"]["TOY"] == pytest.approx(list(expected), abs=1e-6)
+        assert one["intervals"]["MINI-dev"] == pytest.approx(list(expected), abs=1e-6)
         assert one["intervals"]["avg"] == pytest.approx(list(expected), abs=1e-6)
         assert one["scores"]["avg"] == run.record.score("avg")
     scores = [run.record.score("avg") or 0 for run in runs if run.record.seed]
@@ -79,7 +78,7 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     assert (code, err) == (0, "")
     average = f"{100 * overlap['mean']:.2f}"
     assert f"{average} - - {average}" in " ".join(out.split())
-    assert missing_facts(out, "percentile interval", "(100 draws)", "smoke test") == []
+    assert missing_facts(out, "percentile interval", "(100 draws)") == []
 
 
 def test_it_says_which_methods_are_pairs(cli: Cli, tmp_path: Path) -> None:
@@ -114,11 +113,29 @@ def test_draws_are_computed_once_and_equal_in_any_company(
     alone = kept(tmp_path, "one")
     assert len(alone) == 2
     assert alone.items() <= before.items()
-    monkeypatch.setattr(PairSuite, "draws", None)  # no draw is computed any more
+    monkeypatch.setattr(PairSuite, "item_statistics", None)  # no draw is computed any more
     assert as_json(cli) == first
     code, out, err = cli("compare", "noise", "word_overlap", "--format", "json", *FEW)
     assert (code, err) == (0, "")
     assert json.loads(out)[0]["item_level"]["components"] is not None
+
+
+def test_a_suite_of_one_cluster_keeps_its_seeds(cli: Cli, tmp_path: Path) -> None:
+    """Sentences link all pairs of suite toy, so its items give no interval."""
+    assert cli("run", "--methods", METHODS, "--seeds", "1-3", "--suite", "toy")[0] == 0
+    code, out, err = cli("stats", *FEW)
+    assert (code, err.count("\n")) == (0, 1)
+    assert missing_facts(err, "suite toy", "180 items of TOY", "1.0 clusters", "at least 10") == []
+    assert missing_facts(out, "seeds 1-3", "smoke test") == []
+    assert not (tmp_path / "results/local/stats").exists()
+    one = json.loads(cli("stats", "--format", "json", *FEW)[1])
+    assert [record["intervals"] for record in one["records"]] == [None] * 4
+    (noise,) = (method for method in one["methods"] if method["method"] == "noise")
+    assert noise["interval"] is not None
+    code, out, err = cli("compare", "noise", "word_overlap", *FEW)
+    assert (code, err) == (0, "")
+    (line,) = (line for line in out.splitlines() if "Items: left out: " in line)
+    assert missing_facts(line, "suite toy", "180 items of TOY", "1.0 clusters", "at least 10") == []
 
 
 def test_chunks_and_other_settings(runs: list[CampaignRun], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,28 +218,28 @@ def test_what_has_no_items_says_so_and_keeps_its_seeds(
     assert code == 0
     missing = [one for one in json.loads(out)["records"] if one["intervals"] is None]
     assert [(one["method"], one["seed"]) for one in missing] == [("noise", 1)]
-    assert missing_facts(err, "noise/seed-1/toy.json: ", "predictions are missing") == []
+    assert missing_facts(err, "noise/seed-1/mini-dev.json: ", "predictions are missing") == []
     for run in runs:
-        tasks = {"TOY": {**run.record.tasks["TOY"], "sha256": "0" * 64}}
+        tasks = {"MINI-dev": {**run.record.tasks["MINI-dev"], "sha256": "0" * 64}}
         run.path.write_text(
             record_to_json(seal_record(replace(parse_record(run.path.read_text(), ""), tasks=tasks)))
         )
     code, out, err = cli("stats", *FEW)
-    assert (code, missing_facts(err, "left out", "suite toy", "TOY differs")) == (0, [])
+    assert (code, missing_facts(err, "left out", "suite mini-dev", "MINI-dev differs")) == (0, [])
     assert missing_facts(out, "noise", "seeds 1-3") == []
     store = runs[1].store
     others = [CampaignRun(store, record) for record in store.records()]
-    with pytest.raises(NotComparableError, match=r"TOY differs .* noise"):
+    with pytest.raises(NotComparableError, match=r"MINI-dev differs .* noise"):
         list(draw_items(others, draws=100))
 
 
 def test_an_undefined_correlation_is_one_line(runs: list[CampaignRun]) -> None:
-    (task,) = load_suite("toy")[1]
-    predictions = {"TOY": np.eye(1, 180, dtype=np.float32)[0]}
+    (task,) = load_suite("mini-dev")[1]
+    predictions = {"MINI-dev": np.eye(1, 900, dtype=np.float32)[0]}
     scores = score_suite([task], predictions)
     runs[0].store.write(runs[0].record.place, replace(runs[0].record, scores=scores), predictions)
     run = CampaignRun(runs[0].store, runs[0].store.records()[0])
-    with pytest.raises(BenchError, match=r"toy: no draws of TOY: .* equal"):
+    with pytest.raises(BenchError, match=r"suite mini-dev: no draws of MINI-dev: .* equal"):
         list(draw_items([run], draws=100))
 
 

@@ -22,7 +22,7 @@ from bench.comparison.wording import (
     format_p_value,
     format_percent,
 )
-from bench.data.toy_suite import make_toy_task
+from bench.data.suites import load_suite
 from bench.errors import NotComparableError
 from bench.eval.sts import score_suite
 from bench.records.integrity import seal_record
@@ -48,7 +48,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("finished")
     methods = "noise,noise[scale=2],collapsed,word_overlap"
     with pytest.raises(SystemExit):
-        main(["run", "--methods", methods, "--seeds", "1-10", "--suite", "toy", "--results", str(results)])
+        main(["run", "--methods", methods, "--seeds", "1-10", "--suite", "mini-dev", "--results", str(results)])
     return results / "local"
 
 
@@ -102,14 +102,14 @@ def rewrite(folder: Path, pattern: str, change: Change) -> None:
 def measure_anew(store: ResultStore, method: str, seed: int) -> None:
     """Give a record other predictions, and the scores that they give."""
     (record,) = (r for r in store.records() if (r.method, r.seed) == (method, seed))
-    predictions = {"TOY": make_generator(9, "other").normal(size=180).astype(np.float32)}
-    scores = score_suite([make_toy_task()], predictions)
+    predictions = {"MINI-dev": make_generator(9, "other").normal(size=900).astype(np.float32)}
+    scores = score_suite([load_suite("mini-dev")[1][0]], predictions)
     store.write(record.place, replace(record, scores=scores), predictions)
 
 
 def other_version(record: RunRecord) -> RunRecord:
     """As measured on data that aren't those at hand."""
-    return replace(record, tasks={"TOY": {**record.tasks["TOY"], "sha256": "0" * 64}})
+    return replace(record, tasks={"MINI-dev": {**record.tasks["MINI-dev"], "sha256": "0" * 64}})
 
 
 def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     assert not missing_facts(out, "4 seeds", "no difference", NOISY, "+0.00 points", "95%")
     assert out.count(NOT_AGAIN) == 1
     assert NOT_AGAIN not in cli("compare", "noise", NOISY, "--draws", "100")[1]
-    a, b = group(tmp_path, "noise", shifted(0.5)), group(tmp_path, NOISY)
+    a, b = group(tmp_path, "noise", shifted(0.1)), group(tmp_path, NOISY)
     found = compare(a, b)
     d = level_of(found).tasks["avg"]
     assert level_of(found).design == Design("welch", "auto", None)
@@ -129,9 +129,9 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     assert found.seeds == ((1, 2, 3, 4), (1, 2, 3, 4))
     ends, p = [round(100 * d.low, 2), round(100 * d.high, 2)], round(d.p, 4)
     said, turned = describe_verdict(found), describe_verdict(compare(b, a))
-    assert numbers_in(said)[1:8] == [50, 95, *ends, p, 4]  # after the scale in the name
+    assert numbers_in(said)[1:8] == [10, 95, *ends, p, 4]  # after the scale in the name
     assert not missing_facts(said, "further seeds", "noise is ahead", f"noise - {NOISY} =", "Welch's")
-    assert (numbers_in(turned)[1], "noise is ahead" in turned) == (-50, True)
+    assert (numbers_in(turned)[1], "noise is ahead" in turned) == (-10, True)
 
 
 @pytest.mark.parametrize(
@@ -208,21 +208,21 @@ def test_items_are_drawn_in_pairs_and_each_correlation_anew(cli: Cli, take: Take
     (found,) = as_json(cli, "noise#2", "word_overlap")
     store = ResultStore(tmp_path / "results", "local")
     chosen_records = [record for record in records(tmp_path).values() if record.seed in (2, None)]
-    rows = [store.predictions(record)["TOY"] for record in chosen_records]
-    gold = np.array(make_toy_task().subsets[0].gold)
-    chosen = make_generator(1, "items/TOY").integers(0, 180, (100, 180))
+    rows = [store.predictions(record)["MINI-dev"] for record in chosen_records]
+    gold = np.array(load_suite("mini-dev")[1][0].subsets[0].gold)
+    chosen = make_generator(1, "items/MINI-dev").integers(0, 900, (100, 900))
     rho = np.array([[stats.spearmanr(row[i], gold[i]).statistic for row in rows] for i in chosen])
     low, high = np.quantile(rho[:, 0] - rho[:, 1], [0.025, 0.975])
     d = found["item_level"]["tasks"]["avg"]
     assert (d["low"], d["high"]) == pytest.approx((low, high), abs=1e-6)
     assert found["interval"] == [d["low"], d["high"]]
     assert (found["test"], found["p"], found["findings"][0]["minimum_p"]) == ("items", 2 / 101, 2 / 101)
-    assert (d["draws"], d["n"], found["seed_level"]) == (100, 180, None)
+    assert (d["draws"], d["n"], found["seed_level"]) == (100, 900, None)
     r12, r13, r23 = [stats.spearmanr(x, y).statistic for x, y in ((rows[0], gold), (rows[1], gold), rows)]
     (pair,) = found["item_level"]["checkpoints"]
     assert pair["seeds"] == [2, None]
-    assert pair["williams"]["TOY"]["p"] == pytest.approx(williams(r12, r13, r23, 180).p)
-    assert pair["steiger"]["TOY"]["p"] == pytest.approx(steiger(r12, r13, r23, 180).p)
+    assert pair["williams"]["MINI-dev"]["p"] == pytest.approx(williams(r12, r13, r23, 900).p)
+    assert pair["steiger"]["MINI-dev"]["p"] == pytest.approx(steiger(r12, r13, r23, 900).p)
     size, *ends = (round(100 * d[name], 2) for name in ("difference", "low", "high"))
     assert numbers_in(found["verdict"].replace("noise#2", "")) == [2, size, 95, *ends, 0.0198]
     assert not missing_facts(found["verdict"], "checkpoints alone", "word_overlap is ahead")
@@ -258,7 +258,7 @@ def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_p
     arguments = ("compare", "results/local", "results/again", "--draws", "100", "--format", "json")
     code, out, err = cli(*arguments)
     assert code == 0
-    assert not missing_facts(err, "left out", "mini, suite toy", "lone (local)")
+    assert not missing_facts(err, "left out", "mini, suite mini-dev", "lone (local)")
     noise, overlap = json.loads(out)
     assert (noise["first"], noise["second"]) == ("noise (local)", "noise (again)")
     assert noise["seeds"] == [list(range(1, 11))] * 2
@@ -270,8 +270,8 @@ def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_p
     assert (noise["test"], noise["seed_level"]["design"]["pairs"]) == ("components", "have one specification")
     (one,) = as_json(cli, "noise", "results/again/mini/noise")
     assert (one["first"], one["second"], one["corrected"]) == ("noise (local)", "noise (again)", None)
-    single = as_json(cli, "results/local/mini/noise/seed-1/toy.json", "noise#10")
-    folder, file = "results/again/mini/noise/seed-1", "results/local/mini/noise/seed-10/toy.json"
+    single = as_json(cli, "results/local/mini/noise/seed-1/mini-dev.json", "noise#10")
+    folder, file = "results/again/mini/noise/seed-1", "results/local/mini/noise/seed-10/mini-dev.json"
     assert single == as_json(cli, folder, file)
     assert (single[0]["first"], single[0]["second"]) == ("noise#1", "noise#10")
     moved = tmp_path / "results" / "again" / "tiny"
@@ -332,10 +332,10 @@ def test_without_items_the_seeds_still_speak(cli: Cli, take: Take, tmp_path: Pat
     take(2)
     if what == "data":
         rewrite(tmp_path / "results/local/mini", "*/*", other_version)
-        reason = ["TOY", "the version"]
+        reason = ["MINI-dev", "the version"]
     else:
-        (tmp_path / "results/local/mini/noise/seed-2/toy.npz").unlink()
-        reason = ["predictions", "toy.npz", "run the cell again"]
+        (tmp_path / "results/local/mini/noise/seed-2/mini-dev.npz").unlink()
+        reason = ["predictions", "mini-dev.npz", "run the cell again"]
     (found,) = as_json(cli, "noise", NOISY)
     assert found["item_level"] is None
     assert not missing_facts(found["verdict"], "further seeds", "2 seeds", "no difference")
@@ -415,14 +415,14 @@ def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) ->
 
     a, b = group(tmp_path, "noise").scores("avg"), group(tmp_path, NOISY).scores("avg")
     ends = [round(100 * end, 2) for end in (welch(a, b, 0.9).low, welch(a, b, 0.9).high)]
-    assert numbers("avg") == [[1.01, 1.01, 0, *ends, 1, 1, round(2 / 252, 4), 0, 0, 1]]
+    assert numbers("avg") == [[-2.32, -2.32, 0, *ends, 1, 1, round(2 / 252, 4), 0, 0, 1]]
     rows = [row for seed in range(1, 6) for row in numbers(f"{seed} ")]
     assert rows == [[seed, 0, 0, 0, 1, 0.0198, 0, 0, 0] for seed in range(1, 6)]
     assert numbers("Checkpoint by checkpoint") == [[1, 0.1]]
     assert numbers("noise scores above") == [[2, 50, 25, 50, 90, 22, 78, 0]]
     assert numbers("Almost stochastic")[0][1:] == [0.5, round(100 * find_coverage("aso", 5, 5).measured)]
     assert numbers("For these 10 checkpoints") == [[10, 0, 0, 1, 0.0198, 100]]
-    assert not missing_facts(out, "seeds 90%", "items 90%", "The 5 seeds", "chance of 9%")
+    assert not missing_facts(out, "seeds 90%", "items 90%", "The 5 seeds", "chance of 12%")
 
 
 def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_a_suite_that_cannot_be_compared_stops_no_other(cli: Cli, take: Take) ->
     take(3, "noise", NOISY)
     assert cli("run", "--methods", f"noise,{NOISY}", "--seeds", "1", "--suite", "mini")[0] == 0
     code, out, err = cli("compare", "noise", NOISY, "--draws", "100", "--format", "json")
-    assert (code, [found["suite"] for found in json.loads(out)]) == (0, ["toy"]), err
+    assert (code, [found["suite"] for found in json.loads(out)]) == (0, ["mini-dev"]), err
     assert not missing_facts(err, "left out", "mini, suite mini", "noise has one")
     code, _, err = cli("compare", "noise", NOISY, "--draws", "100", "--suite", "mini")
     assert (code, "left out" in err) == (2, False)

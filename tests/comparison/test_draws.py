@@ -35,7 +35,7 @@ Facts = dict[str, Any]
 @pytest.fixture
 def runs(cli: Cli, tmp_path: Path) -> list[CampaignRun]:
     """Two seeds of noise and word_overlap, with draws kept of all."""
-    cli("run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
+    cli("run", "--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "mini-dev")
     assert cli("stats", *FEW)[0] == 0
     return read(tmp_path)
 
@@ -64,7 +64,7 @@ def change_kept(path: Path, change: Callable[[Facts], Any]) -> None:
 @pytest.fixture
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
-        raise InputError("suite 'toy' needs evaluation data")
+        raise InputError("suite 'mini-dev' needs evaluation data")
 
     monkeypatch.setattr(rescoring, "_load_suite", missing)
 
@@ -80,7 +80,7 @@ def test_without_data_kept_draws_serve_and_it_is_said(
     assert (code, err) == (0, "")
     assert sum(NOT_AGAIN in line for line in json.loads(out)[0]["statements"]) == 1
     code, _, err = cli("stats", *FEW)
-    assert (code, err) == (0, f"toy: {NOT_AGAIN}\n")
+    assert (code, err) == (0, f"mini-dev: {NOT_AGAIN}\n")
     draws_path(runs[0], 100).unlink()
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, out.count(NOT_AGAIN), out.count("left out: suite")) == (0, 1, 1)
@@ -97,11 +97,11 @@ def test_kept_draws_refuse_an_edited_score_without_data(
 ) -> None:
     add(runs[0], points)
     (edited, *_) = read(tmp_path)
-    with pytest.raises(RefusedError, match=r"TOY is .*, its predictions give .*edited"):
+    with pytest.raises(RefusedError, match=r"MINI-dev is .*, its predictions give .*edited"):
         read_draws(edited, 100)
     for arguments in (("compare", "noise", "word_overlap"), ("stats",)):
         said = refusal(cli, *arguments, *FEW)
-        assert not missing_facts(said, "predictions give", "results/local/mini/noise/seed-1/toy.json")
+        assert not missing_facts(said, "predictions give", "results/local/mini/noise/seed-1/mini-dev.json")
 
 
 def test_rounding_is_no_edit(cli: Cli, runs: list[CampaignRun], tmp_path: Path, no_data: None) -> None:
@@ -122,7 +122,7 @@ def test_a_report_with_items_refuses_it_too(cli: Cli, runs: list[CampaignRun]) -
 
 
 def change_observed(facts: Facts) -> None:
-    facts["observed"]["TOY"] += 0.05
+    facts["observed"]["MINI-dev"] += 0.05
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def change_observed(facts: Facts) -> None:
         (lambda facts: facts.pop("observed"), "KeyError"),
         (lambda facts: facts.update(observed=[]), "not the draws"),
         (lambda facts: facts.update(observed={}), "not the draws"),
-        (lambda facts: facts.update(observed={"TOY": "0.1", "avg": None}), "not the draws"),
+        (lambda facts: facts.update(observed={"MINI-dev": "0.1", "avg": None}), "not the draws"),
         (lambda facts: facts.update(version=1), "not the draws"),
     ],
 )
@@ -153,7 +153,7 @@ def test_draws_that_agree_with_an_edited_score_win_nothing_where_the_data_are(
     """Whoever edits a record can edit its draws' file as well."""
     add(runs[0], 0.05)
     (edited, *_) = read(tmp_path)
-    said = {name: edited.record.score(name) for name in ("TOY", "avg")}
+    said = {name: edited.record.score(name) for name in ("MINI-dev", "avg")}
     change_kept(draws_path(edited, 100), lambda facts: facts.update(observed=said))
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, out) == (2, "")

@@ -193,18 +193,27 @@ def test_permuted_weights_regress_and_the_way_back_improves(check: Check, tmp_pa
     assert (one(gate).status, gate.exit_code) == ("improved", 0)  # other weights are meant to give others
 
 
-def test_several_suites_are_judged_together(tiny: Check, tiny_bert: Path, tmp_path: Path) -> None:
-    tiny.accept(f"hf:{tiny_bert}:avg", suites=("mini", "toy"))
+def test_several_suites_are_judged_together(empty: Check, tiny_bert: Path, tmp_path: Path) -> None:
+    empty.accept(f"hf:{tiny_bert}:avg", suites=("mini", "mini-dev"))
     broken = weights(tmp_path / "broken", permuted, tiny_bert)
-    gate = tiny(f"hf:{broken}:avg")
-    assert [cell.key[2] for cell in gate.cells] == ["mini", "toy"]
+    gate = empty(f"hf:{broken}:avg")
+    assert [cell.key[2] for cell in gate.cells] == ["mini", "mini-dev"]
     assert gate.tested == 2
     averages = [cell.drops["avg"] for cell in gate.cells]
     assert [drop.adjusted_p for drop in averages] == [min(1.0, 2 * (drop.p or 0.0)) for drop in averages]
-    assert [len(plan.jobs) for plan in tiny.planned] == [2]  # one encoder, both suites
-    gate = tiny(f"hf:{broken}:avg", suites=("toy",))
-    assert ([cell.key[2] for cell in gate.cells], gate.tested) == (["toy"], 1)
+    assert [len(plan.jobs) for plan in empty.planned] == [2]  # one encoder, both suites
+    gate = empty(f"hf:{broken}:avg", suites=("mini-dev",))
+    assert ([cell.key[2] for cell in gate.cells], gate.tested) == (["mini-dev"], 1)
     assert one(gate).drops["avg"].drop == averages[1].drop
+
+
+def test_a_suite_of_one_cluster_is_judged_by_the_tolerance(
+    tiny: Check, tiny_bert: Path, tmp_path: Path
+) -> None:
+    gate = tiny(f"hf:{weights(tmp_path / 'broken', permuted, tiny_bert)}:avg")
+    cell = one(gate)
+    assert (gate.tested, cell.test, cell.sees) == (0, None, 0.005)
+    assert not missing_facts(cell.reasons, "tolerance", "180 items of TOY", "1.0 clusters")
 
 
 def test_without_items(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,8 +282,8 @@ def test_other_data_are_refused(check: Check) -> None:
 
 def test_a_bare_folder_of_sentence_transformers(empty: Check, tmp_path: Path, tiny_bert: Path) -> None:
     folder = sentence_transformers_folder(tiny_bert, tmp_path / "st", mean=True)
-    empty.accept(folder, suites=("toy",))
-    record = empty.store.read(RecordPlace("mini", "mine", None, "toy"))
+    empty.accept(folder, suites=("mini",))
+    record = empty.store.read(PLACE)
     assert record is not None
     assert (record.name, record.method) == ("st", "mine")
     assert one(empty(weights(tmp_path / "broken", permuted, folder))).test == "items' bootstrap"
