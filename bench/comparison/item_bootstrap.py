@@ -253,8 +253,8 @@ def read_draws(
 
     ``believed`` is True if the run's scores were just computed again: draws for other scores are outdated.
     """
-    path = draws_path(run, draws, seed)
-    shape = (draws, len(list_task_names(run.record)))
+    path, names = draws_path(run, draws, seed), list_task_names(run.record)
+    shape = (draws, len(names))
     largest = 4 * draws * shape[1] + 2**16
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
@@ -276,7 +276,7 @@ def read_draws(
         and bool((np.abs(stored) <= 1).all())
         and find_fault(observed, MapOf(is_number)) is None
         and observed.keys() == scores.keys()
-        and sorted(summary.tasks) == sorted(list_task_names(run.record))
+        and summary.tasks.keys() == set(names)
     )
     wrong = [name for name in scores if is_sound and abs(scores[name] - observed[name]) > TOLERANCE]
     if facts != expected or not is_sound or (wrong and believed):
@@ -289,7 +289,8 @@ def read_draws(
             where=str(run.path),
             hint="bench verify lists all; delete the record and run the cell again",
         )
-    return RunDraws(stored, summary)
+    in_order = {name: summary.tasks[name] for name in names}  # the file has them by name
+    return RunDraws(stored, replace(summary, tasks=in_order))
 
 
 def _observed_scores(record: RunRecord) -> dict[str, float]:

@@ -224,6 +224,9 @@ def draw_scores(
     for drawn, counts in units.draw(draws, make):
         for (task, number), of_part in counts.items():
             parts = statistics[task]
+            if not of_part.any(axis=1).all():
+                what = f"{task}: a draw has none of its items ({of_part.shape[1]})"
+                raise ValueError(f"{what}; expected a task with a larger share of the suite's clusters")
             try:
                 scores = parts[number](of_part)
             except ValueError as error:

@@ -48,7 +48,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("finished")
     methods = "noise,noise[scale=2],collapsed,word_overlap"
     with pytest.raises(SystemExit):
-        main(["run", "--methods", methods, "--seeds", "1-10", "--suite", "mini-dev", "--results", str(results)])
+        main(
+            ["run", "--methods", methods, "--seeds", "1-10", "--suite", "mini-dev", "--results", str(results)]
+        )
     return results / "local"
 
 

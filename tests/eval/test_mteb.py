@@ -268,7 +268,7 @@ def test_tasks_of_mteb_keep_predictions(
 
     def draw(name: str, rows: Any) -> Any:
         (statistic,) = MtebSuite("mteb:x").item_statistics(tasks[name], rows, record)
-        return draw_parts([statistic], [rows.shape[1]], make_generator(1, "x"), 100)
+        return draw_parts([statistic], [8], make_generator(1, "x"), 100)
 
     drawn = draw("TwitterURLCorpus", np.stack([run.predictions["TwitterURLCorpus"]] * 2))
     assert drawn.shape == (100, 2)

@@ -193,6 +193,22 @@ def better(record: dict[str, Any]) -> None:
 
 
 def test_a_users_text_is_verified_where_it_may_be_read(cli: Cli, text: Path, tmp_path: Path) -> None:
+    places = (
+        "barn",
+        "beach",
+        "door",
+        "farm",
+        "hill",
+        "house",
+        "lake",
+        "park",
+        "river",
+        "road",
+        "sea",
+        "tree",
+    )
+    own = SENTENCES.removesuffix(".").split(".\n")
+    text.write_text("".join(f"{sentence} near the {place}.\n" for place in places for sentence in own))
     assert cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", f"contrast:{text}")[0] == 0
     data = ("--data", str(text.parent))
     code, out, _ = cli("compare", "noise#1", "noise#2", *data)
@@ -205,6 +221,14 @@ def test_a_users_text_is_verified_where_it_may_be_read(cli: Cli, text: Path, tmp
     forge(path, better)
     code, out, _ = cli("verify", *data)
     assert (code, "swap all accuracy" in out) == (1, True)
+
+
+def test_a_task_of_few_of_the_sentences_gives_no_items(cli: Cli, text: Path) -> None:
+    """All tasks have the same sentences; some draws of five of them have none with a swap."""
+    assert cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", f"contrast:{text}")[0] == 0
+    code, out, err = cli("stats", "--data", str(text.parent))
+    assert (code, "noise" in out) == (0, True)
+    assert not missing_facts(err, "contrast:own", "no draws of swap", "none of its items (1)", "expected")
 
 
 RANK = RankSuite("evalrank")

@@ -11,7 +11,7 @@ def write_local_suite(folder: Path) -> Path:
     """Write ``mine.toml`` and its data; words tell what belongs together."""
     files = {
         "pairs.tsv": ["sentence1\tsentence2\tscore"]
-        + [f"the {WORDS[i % 8]}\tthe {WORDS[i * i % 8]}\t{i % 6}" for i in range(24)],
+        + [f"the {WORDS[i % 8]} of {i}\tthe {WORDS[i * i % 8]} in {i + 24}\t{i % 6}" for i in range(24)],
         "bitext.tsv": ["sentence1\tsentence2"] + [f"{word} one\ttwo {word}" for word in WORDS],
         "train.tsv": ["text\tlabel"] + [f"{WORDS[i % 8]} {i}\t{'xy'[i % 8 > 3]}" for i in range(48)],
         "test.tsv": ["text\tlabel"] + [f"{WORDS[i]} here\t{'xy'[i > 3]}" for i in range(8)],
@@ -23,7 +23,7 @@ def write_local_suite(folder: Path) -> Path:
             if a not in WORDS[:5]
         ],
         "corpus.tsv": ["id\ttext"] + [f"d{word}\tthere {word}" for word in WORDS],
-        "queries.tsv": ["id\ttext"] + [f"q{word}\twhere {word}" for word in WORDS],
+        "queries.tsv": ["id\ttext"] + [f"q{word}\tfind {word}" for word in WORDS],
         "qrels.tsv": ["query\tdocument\trelevant"] + [f"q{word}\td{word}\t1" for word in WORDS],
     }
     for name, lines in files.items():
