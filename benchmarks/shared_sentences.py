@@ -25,7 +25,7 @@ from bench.data.data_source import DataSource, data_folder
 from bench.data.sentence_clusters import cluster_items
 from bench.data.suites import load_suite
 from bench.data.tasks import PairTask
-from bench.records.record import AVERAGE
+from bench.records.record import AVERAGE, RunRecord
 from bench.records.store import ResultStore
 from bench.stats.argument_checks import FloatArray
 from bench.stats.clustered_tests import spearman_influence
@@ -56,7 +56,8 @@ class ErrorRow:
 
 def read_influence(tasks: list[PairTask]) -> dict[str, dict[str, FloatArray]]:
     """Each method's (pairs,) influence on its score, by task, and the score."""
-    store, found = ResultStore(RESULTS, CAMPAIGN), {}
+    store = ResultStore(RESULTS, CAMPAIGN)
+    found: dict[str, dict[str, FloatArray]] = {}
     wanted = {method for pair in DIFFERENCES for method in pair}
     for record in store.records():
         if record.suite != SUITE or record.method not in wanted or record.seed not in (SEED, None):
@@ -76,7 +77,7 @@ def error_rows() -> Iterator[ErrorRow]:
     texts = [list(task.all_pairs()) for task in tasks]
     over_suite = dict(zip([task.id for task in tasks], cluster_items(texts), strict=True))
     influence = read_influence(tasks)
-    scores = {}
+    scores: dict[str, RunRecord] = {}
     for record in ResultStore(RESULTS, CAMPAIGN).records():
         if record.suite == SUITE and record.seed in (SEED, None):
             scores[record.method] = record
@@ -97,12 +98,18 @@ def error_rows() -> Iterator[ErrorRow]:
 
 
 def _row(
-    first: str, second: str, task: str, values: FloatArray, labels: Labels, within: float, scores: dict
+    first: str,
+    second: str,
+    task: str,
+    values: FloatArray,
+    labels: Labels,
+    within: float,
+    scores: dict[str, RunRecord],
 ) -> ErrorRow:
     sums = np.bincount(labels, values) ** 2
     sizes = np.bincount(labels)
     numbers = (
-        POINTS * (scores[first].score(task) - scores[second].score(task)),
+        POINTS * ((scores[first].score(task) or 0) - (scores[second].score(task) or 0)),
         float(np.sqrt(values @ values)),
         within,
         _error(values, labels),

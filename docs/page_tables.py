@@ -29,9 +29,9 @@ import backbones
 import claims
 import devices
 import evidence
+import item_clusters
 import papers
 import questions
-import shared_sentences
 from click.testing import CliRunner
 from rows import markdown_table
 
@@ -246,8 +246,8 @@ TABLES: dict[str, Callable[..., str]] = {
     "rows": rows_made,
     "rates": rates_table,
     "shared sentences": lambda what: {
-        "errors": shared_sentences.table,
-        "coverage": shared_sentences.coverage_by_task,
+        "errors": item_clusters.table,
+        "coverage": item_clusters.coverage_by_task,
     }[what](),
     "devices": lambda campaigns: devices.table(RESULTS, campaigns),
     "same seeds": lambda campaigns: devices.same_seeds(RESULTS, campaigns),

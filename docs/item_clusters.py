@@ -1,6 +1,6 @@
 """Table and figure of test pairs that share sentences, from benchmarks/shared_sentences.csv.
 
-``python docs/shared_sentences.py`` draws docs/shared-sentences.png.
+``python docs/item_clusters.py`` draws docs/shared-sentences.png.
 """
 
 from __future__ import annotations
