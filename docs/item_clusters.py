@@ -72,7 +72,8 @@ def coverage_by_task() -> str:
 
 def make_figure() -> Figure:
     """The ratios of all differences, by task."""
-    series, tasks = {}, []
+    series: dict[str, list[float]] = {}
+    tasks: list[str] = []
     for row in read_errors():
         name = f"{row['first']} - {row['second']}"
         series.setdefault(name, []).append(times(row))
