@@ -28,7 +28,8 @@ def describe_units(suite: str, units: UnitSummary) -> Iterator[str]:
     )
     large = [name for name, task in units.tasks.items() if task.largest >= LARGE * task.items and task.shared]
     if large:
-        shares = " and ".join(f"{_share(units.tasks[name])} of {name}" for name in large)
+        *others, last = (f"{_share(units.tasks[name])} of {name}" for name in large)
+        shares = f"{', '.join(others)} and {last}" if others else last
         row = find_cluster_coverage()
         yield f"One cluster holds {shares}: in simulations of such tasks, {_describe_coverage(row)}."
 

@@ -124,7 +124,7 @@ def find_coverage(
     return min(fitting, key=lambda row: (_seed_distance(row, n_a, n_b), row.n_a + row.n_b))
 
 
-LARGE_CLUSTERS = (", STS13", ", STS16")
+LARGE_CLUSTERS = (", STS13", ", STS16", ", SICKR")
 """Ends of designs with the pairs of a task of which one cluster holds more than a tenth."""
 
 
