@@ -120,8 +120,9 @@ def draw_items(
         chunk = runs[start : start + size]
         results: dict[Path, RunDraws] = {}
         missing: list[tuple[CampaignRun, _VerifiedRun]] = []
-        for run in chunk:
-            verified = _verify_scores(run, data)
+        # All are verified before any is drawn: too few clusters hide no edited record.
+        checks = [_verify_scores(run, data) for run in chunk]
+        for run, verified in zip(chunk, checks, strict=True):
             if not isinstance(verified, _VerifiedRun):
                 stored = read_draws(run, draws, seed, say)
                 if stored is None:

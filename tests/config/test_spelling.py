@@ -109,7 +109,7 @@ def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: 
 
 def test_a_folder_s_row_is_known_by_the_path_that_was_typed(cli: Cli, zoo: Callable[[str], Path]) -> None:
     rows = [f"hf:{zoo(name)}:avg" for name in ("bert", "distilbert")]
-    code, _, err = cli("run", "--suite", "toy", "--methods", ",".join(rows))
+    code, _, err = cli("run", "--suite", "mini-dev", "--methods", ",".join(rows))
     assert code == 0, err
     code, out, err = cli("compare", *rows)
     assert (code, "bert-" in out) == (0, True), err

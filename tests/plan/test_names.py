@@ -15,9 +15,9 @@ from tests.support.forge import forge
 from tests.support.messages import missing_facts
 from tests.support.training import PLUGIN
 
-TOY = ("--suite", "toy")
+DEV = ("--suite", "mini-dev")
 RESERVED, CASE = "Windows reserves", "differs only by"
-WORDS = ("run", "--methods", "word_overlap", *TOY)
+WORDS = ("run", "--methods", "word_overlap", *DEV)
 
 
 def renamed(tmp_path: Path, name: str, campaign: str = "local") -> None:
@@ -25,7 +25,7 @@ def renamed(tmp_path: Path, name: str, campaign: str = "local") -> None:
     place = tmp_path / "results" / campaign / "mini"
     (place / "word_overlap").rename(place / "between")
     (place / "between").rename(place / name)
-    forge(place / name / "no-seed" / "toy.json", lambda record: record.update(method=name))
+    forge(place / name / "no-seed" / "mini-dev.json", lambda record: record.update(method=name))
 
 
 @pytest.mark.parametrize("extra", [(), ("--dry-run",), ("--estimate",)])
@@ -42,25 +42,25 @@ def renamed(tmp_path: Path, name: str, campaign: str = "local") -> None:
     ],
 )
 def test_rows(cli: Cli, tmp_path: Path, methods: str, facts: tuple[str, ...], extra: tuple[str, ...]) -> None:
-    assert not missing_facts(refusal(cli, "run", "--methods", methods, *TOY, *extra), *facts)
+    assert not missing_facts(refusal(cli, "run", "--methods", methods, *DEV, *extra), *facts)
     assert not (tmp_path / "results").exists()
 
 
 def test_what_to_type_works(cli: Cli, tmp_path: Path) -> None:
     for alias in ("CON", "aux.txt", "overlap.", "LPT1"):
-        said = refusal(cli, "run", "--methods", f"{alias}=word_overlap", *TOY)
+        said = refusal(cli, "run", "--methods", f"{alias}=word_overlap", *DEV)
         (typed,) = shlex.split(said.rstrip().rpartition(": ")[2])
-        assert cli("run", "--methods", typed, *TOY)[0] == 0
+        assert cli("run", "--methods", typed, *DEV)[0] == 0
     assert len(records(tmp_path)) == 4
 
 
 def test_a_row_beside_one_that_is_there(cli: Cli, tmp_path: Path) -> None:
-    assert cli("run", "--methods", "Mine=word_overlap", *TOY)[0] == 0
+    assert cli("run", "--methods", "Mine=word_overlap", *DEV)[0] == 0
     for extra in ((), ("--dry-run",)):
-        error = refusal(cli, "run", "--methods", "mine=word_overlap", *TOY, *extra)
+        error = refusal(cli, "run", "--methods", "mine=word_overlap", *DEV, *extra)
         assert not missing_facts(error, CASE, "'mine'", "'Mine'", "macOS")
-    assert "1 of 1 cells" in cli("run", "--methods", "Mine=word_overlap", *TOY)[2]
-    assert cli("run", "--methods", "mine=word_overlap", *TOY, "--campaign", "other")[0] == 0
+    assert "1 of 1 cells" in cli("run", "--methods", "Mine=word_overlap", *DEV)[2]
+    assert cli("run", "--methods", "mine=word_overlap", *DEV, "--campaign", "other")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_row_beside_one_that_is_there(cli: Cli, tmp_path: Path) -> None:
     [
         WORDS,
         (*WORDS, "--dry-run"),
-        ("sweep", "pooling", *TOY, "--dry-run"),
-        ("sweep", "norm_ratio", *TOY),
+        ("sweep", "pooling", *DEV, "--dry-run"),
+        ("sweep", "norm_ratio", *DEV),
         ("reproduce", "tncse:table5", "--profile", "mini", "--dry-run"),
-        ("pack", "--methods", "word_overlap", *TOY, "--out", "packed"),
+        ("pack", "--methods", "word_overlap", *DEV, "--out", "packed"),
     ],
 )
 @pytest.mark.parametrize("campaign", ["CON", "Old", "mini."])
@@ -91,7 +91,7 @@ def test_old_names_are_read_and_go_on(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "results" / "local").rename(tmp_path / "results" / "aux.txt")
     at = ("--campaign", "aux.txt")
     again = "CON=word_overlap,overlap.=word_overlap,Mine=word_overlap,mine=word_overlap"
-    code, _, err = cli("run", "--methods", again, *TOY, *at)
+    code, _, err = cli("run", "--methods", again, *DEV, *at)
     assert (code, "4 of 4 cells" in err) == (0, True), err
     for line in (
         ("report", *at),
@@ -108,7 +108,7 @@ def test_old_names_are_read_and_go_on(cli: Cli, tmp_path: Path) -> None:
         assert code == 0, (line, err)
     rows = {path.name for path in (tmp_path / "merged" / "fine" / "mini").iterdir()}
     assert rows == {"CON", "overlap.", "Mine", "mine", "word_overlap"}
-    path = "results/aux.txt/mini/CON/no-seed/toy.json"
+    path = "results/aux.txt/mini/CON/no-seed/mini-dev.json"
     assert cli("rerun", path)[0] == 0  # in a scratch folder, where every name is new
 
 
@@ -127,7 +127,7 @@ def test_a_method_of_a_plugin_and_a_profile(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "PRN.toml").write_text(resources.files(profiles).joinpath("mini.toml").read_text())
     error = refusal(cli, *WORDS, "--profile", "PRN.toml")
     assert not missing_facts(error, "--profile PRN.toml:", RESERVED, "'PRN'")
-    given = ("--plugin", "mine.py", "--seeds", "1", *TOY)
+    given = ("--plugin", "mine.py", "--seeds", "1", *DEV)
     error = refusal(cli, "run", "--methods", "aux", *given)
     assert not missing_facts(error, "--methods aux:", RESERVED, "'aux'")
     assert error.rstrip().endswith("aux-1=aux")
@@ -137,7 +137,7 @@ def test_a_method_of_a_plugin_and_a_profile(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_an_encoder_of_the_gate(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
-    base = ("check", "--reference", "results/ref", "--encoder", str(tiny_bert), *TOY)
+    base = ("check", "--reference", "results/ref", "--encoder", str(tiny_bert), *DEV)
     update = ("--update", "--why", "first", "--yes")
     for name, part in (("CON", "--name CON: Windows reserves"), ("mine.", "--name mine.: Windows drops")):
         assert part in refusal(cli, *base, "--name", name, *update)
@@ -147,5 +147,5 @@ def test_an_encoder_of_the_gate(cli: Cli, tmp_path: Path, tiny_bert: Path) -> No
     assert not missing_facts(refusal(cli, *base, "--name", "Mine", *update), CASE, "'Mine'", "'mine'")
     place = tmp_path / "results" / "ref" / "mini"
     shutil.move(place / "mine", place / "CON")
-    forge(place / "CON" / "no-seed" / "toy.json", lambda record: record.update(method="CON"))
+    forge(place / "CON" / "no-seed" / "mini-dev.json", lambda record: record.update(method="CON"))
     assert cli(*base, "--name", "CON")[0] == 0
