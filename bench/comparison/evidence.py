@@ -13,6 +13,7 @@ import numpy as np
 from bench.comparison.design import Design
 from bench.comparison.item_bootstrap import SEED, CampaignRun, RunDraws
 from bench.comparison.selection import Group
+from bench.errors import BenchError
 from bench.eval.suite_measures import measure_of
 from bench.records.record import ALL
 from bench.stats.argument_checks import make_generator
@@ -264,6 +265,9 @@ def compare_over_items(
     sizes = {s.task: s.n for s in runs[0].record.scores if (s.subset, s.metric) == (ALL, metric)}
     rows = {"a": slice(0, len(a.runs)), "b": slice(len(a.runs), len(runs))}
     pairs, units = tuple(sizes[task] for task in tasks), draws[0].summary
+    if any(of_run.summary != units for of_run in draws):
+        what = "the kept draws of these runs take different clusters of items"
+        raise BenchError(what, where=f"suite {runs[0].record.suite}", hint="with --data they are drawn again")
     sample = SuiteDraws(rows, tuple(tasks), pairs, observed, drawn, units)
     components = coverage = None
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:

@@ -15,7 +15,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.sentence_clusters import VERSION as CLUSTERS
-from bench.data.sentence_clusters import cluster_items
+from bench.data.sentence_clusters import Texts, cluster_items
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError
 from bench.eval.rescoring import load_record_tasks, load_sound_predictions
@@ -168,34 +168,31 @@ def _verify_scores(run: CampaignRun, data: Path | None) -> _VerifiedRun | BenchE
         raise RefusedError(error.what, where=error.where, expected=error.expected, hint=error.hint) from error
 
 
-_UNITS: dict[tuple[object, ...], SuiteUnits] = {}
-
-
 def cluster_record_items(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> SuiteUnits:
     """Return the clusters of a record's items that share a sentence, over all tasks.
 
     Items of unknown texts share none. Too few clusters for an interval, and predictions of other items than
     the data, raise BenchError.
     """
-    names = list_task_names(record)
-    key = record.suite, *((name, record.tasks[name]["sha256"]) for name in names)
-    if key not in _UNITS:
-        measure = measure_of(record.suite)
-        texts = {name: measure.item_texts(tasks[name], record) for name in names}
-        parts = [part for of_task in texts.values() for part in of_task]
-        labels = iter(cluster_items(parts))
-        by_task = {name: [next(labels) for _ in of_task] for name, of_task in texts.items()}
-        _UNITS[key] = SuiteUnits(by_task, known=not any(isinstance(part, int) for part in parts))
-    units = _UNITS[key]
-    for name, task in units.summary.tasks.items():
-        if task.shared and task.effective < LEAST_EFFECTIVE:
-            what = (
-                f"the {task.items} items of {name} share sentences: as good as {task.effective:.1f} clusters"
-            )
-            hint = "a task of more sentences; statistics over seeds hold"
-            expected = f"at least {LEAST_EFFECTIVE:.0f} for intervals over items"
-            raise BenchError(what, where=f"suite {record.suite}", expected=expected, hint=hint)
+    measure, texts = measure_of(record.suite), []
+    for name in list_task_names(record):
+        parts = measure.item_texts(tasks[name], record)
+        texts.append((name, tuple(part if isinstance(part, int) else tuple(part) for part in parts)))
+    units = _make_units(tuple(texts))
+    if shortage := units.find_shortage():
+        hint = "a task of more sentences; statistics over seeds hold"
+        expected = f"at least {LEAST_EFFECTIVE:.0f} for intervals over items"
+        raise BenchError(shortage, where=f"suite {record.suite}", expected=expected, hint=hint)
     return units
+
+
+@lru_cache(maxsize=8)  # one suite has many records
+def _make_units(texts: tuple[tuple[str, tuple[Texts | int, ...]], ...]) -> SuiteUnits:
+    """Return the clusters of tasks, from the texts of each of their parts."""
+    parts = [part for _, of_task in texts for part in of_task]
+    labels = iter(cluster_items(parts))
+    by_task = {name: [next(labels) for _ in of_task] for name, of_task in texts}
+    return SuiteUnits(by_task, known=not any(isinstance(part, int) for part in parts))
 
 
 def _compute_draws(
@@ -269,7 +266,7 @@ def read_draws(
     except Exception as error:  # a damaged file makes numpy, zipfile and json fail in many ways
         say(f"{path}: {type(error).__name__}, so these draws are damaged; they are computed again")
         return None
-    expected = _describe_draws(run, draws, seed) | {"sha256": hashlib.sha256(stored.tobytes()).hexdigest()}
+    expected = _describe_draws(run, draws, seed) | {"sha256": _hash_draws(stored, summary)}
     scores = _observed_scores(run.record)
     is_sound = (
         stored.dtype == np.float32
@@ -278,6 +275,7 @@ def read_draws(
         and find_fault(observed, MapOf(is_number)) is None
         and observed.keys() == scores.keys()
         and summary.tasks.keys() == set(names)
+        and _counts_items(run.record, summary)
     )
     wrong = [name for name in scores if is_sound and abs(scores[name] - observed[name]) > TOLERANCE]
     if facts != expected or not is_sound or (wrong and believed):
@@ -294,6 +292,17 @@ def read_draws(
     return RunDraws(stored, replace(summary, tasks=in_order))
 
 
+def _hash_draws(values: Draws, units: UnitSummary) -> str:
+    text = json.dumps(units.to_json(), sort_keys=True)
+    return hashlib.sha256(values.tobytes() + text.encode()).hexdigest()
+
+
+def _counts_items(record: RunRecord, units: UnitSummary) -> bool:
+    """True if clusters are of a record's items; a score may count an item's queries."""
+    counts = {s.task: s.n for s in record.scores if (s.subset, s.metric) == (ALL, record.metric)}
+    return all(counts[name] % task.items == 0 for name, task in units.tasks.items())
+
+
 def _observed_scores(record: RunRecord) -> dict[str, float]:
     """Return the scores of every task and their average."""
     scores = {name: record.score(name) for name in (*list_task_names(record), AVERAGE)}
@@ -305,7 +314,7 @@ def _write_draws(run: CampaignRun, computed: RunDraws, seed: int, say: Say) -> N
     values = computed.values
     path = draws_path(run, len(values), seed)
     facts = _describe_draws(run, len(values), seed)
-    facts["sha256"] = hashlib.sha256(values.tobytes()).hexdigest()
+    facts["sha256"] = _hash_draws(values, computed.summary)
     facts["units"] = computed.summary.to_json()
     facts["observed"] = _observed_scores(run.record)
     payload = io.BytesIO()

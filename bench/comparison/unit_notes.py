@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.eval.suite_measures import measure_of
-from bench.stats.coverage import CoverageRow, find_cluster_coverage
-from bench.stats.item_units import ItemClusters, UnitSummary
+from bench.records.record import AVERAGE
+from bench.stats.coverage import find_cluster_coverage
+from bench.stats.item_statistics import ItemDifference
+from bench.stats.item_units import UnitSummary
 
 LARGE = 0.1
 """Share of a task's items from which one cluster is named."""
@@ -26,17 +28,29 @@ def describe_units(suite: str, units: UnitSummary) -> Iterator[str]:
         f"Unit of statistics over items: {units.clusters:,} {measure_of(suite).unit} "
         f"({units.items:,} {counted})."
     )
-    large = [name for name, task in units.tasks.items() if task.largest >= LARGE * task.items and task.shared]
+    large = {}
+    for name, task in units.tasks.items():
+        if task.shared and task.largest >= LARGE * task.items:
+            large[name] = f"{task.largest / task.items:.0%} of {name}"
     if large:
-        *others, last = (f"{_share(units.tasks[name])} of {name}" for name in large)
-        shares = f"{', '.join(others)} and {last}" if others else last
-        row = find_cluster_coverage()
-        yield f"One cluster holds {shares}: in simulations of such tasks, {_describe_coverage(row)}."
+        measured = 100 * find_cluster_coverage().measured
+        yield (
+            f"The largest cluster holds {_join(list(large.values()))}. Tasks of sts7 with such clusters were "
+            f"simulated: 95% intervals over items held the true difference in {measured:.1f}% or more."
+        )
 
 
-def _share(task: ItemClusters) -> str:
-    return f"{task.largest / task.items:.0%}"
+def describe_rough_intervals(tests: Mapping[str, ItemDifference]) -> Iterator[str]:
+    """Yield a note on intervals over items whose variance comes from a few clusters; "avg" is the average."""
+    rough = ["the average" if task == AVERAGE else task for task, test in tests.items() if test.is_rough]
+    if rough:
+        yield (
+            f"Rough: fewer than four clusters carry the variance over items of {_join(rough)}. Trust the "
+            "interval's order of magnitude, and not its p."
+        )
 
 
-def _describe_coverage(row: CoverageRow) -> str:
-    return f"95% intervals over items held the true difference in {100 * row.measured:.1f}%"
+def _join(names: Sequence[str]) -> str:
+    """Join names with commas and a last "and"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -11,7 +11,7 @@ from bench.comparison.evidence import ItemLevel, OutlyingSeeds, SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.comparison.item_bootstrap import NOT_AGAIN
 from bench.comparison.selection import format_seeds
-from bench.comparison.unit_notes import describe_units
+from bench.comparison.unit_notes import describe_rough_intervals, describe_units
 from bench.eval.suite_measures import measure_of
 from bench.stats.coverage import CoverageRow, find_coverage
 from bench.stats.effect_sizes import LEAST_SEEDS
@@ -413,6 +413,7 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
         least += f"{format_p_clause(d.p)}, the smallest possible"
     drawn = f"(paired bootstrap, {d.draws:,} draws). It says nothing of other seeds."
     lines = [f"{least} {format_p_value(d.minimum_p)} {drawn}", *describe_units(c.suite, level.units)]
+    lines += describe_rough_intervals(level.tasks)
     if any(pair.williams for pair in level.checkpoints):
         size = max(find_coverage(name, 1, 1).measured for name in ("williams", "steiger"))
         lines.append(

@@ -1,7 +1,7 @@
 """Clusters of test items that share a sentence, the sampling units of statistics over items.
 
-Two sentences are equal if their letters and digits are, in any case: encoders score them alike, and data sets
-copied from one another differ in blanks and full stops.
+Two sentences are equal but for case, blanks and punctuation: encoders score them alike, and data sets copied
+from one another differ in blanks and full stops.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def mark_source(name: str, number: int) -> str:
 
 
 def identify_sentence(sentence: str) -> str:
-    """Return the letters and digits of a sentence in one case, or all of it if it has none.
+    """Return a sentence in one case without blanks and punctuation, or all of it if nothing else is in it.
 
     A mark of a source stays as it is.
 
@@ -42,7 +42,12 @@ def identify_sentence(sentence: str) -> str:
     if sentence.startswith(_SOURCE):
         return sentence
     folded = unicodedata.normalize("NFKC", sentence).casefold()
-    return "".join(filter(str.isalnum, folded)) or folded
+    return "".join(filter(_is_kept, folded)) or folded
+
+
+def _is_kept(char: str) -> bool:
+    """True for letters with their vowel signs and accents, digits and symbols."""
+    return char.isalnum() or unicodedata.category(char)[0] in "MS"
 
 
 def cluster_items(parts: Sequence[Texts | int]) -> list[NDArray[np.intp]]:

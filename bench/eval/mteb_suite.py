@@ -29,7 +29,7 @@ class MtebSuite(Measure[MtebTask]):
     """
 
     counted, encodes_once, needs_vectors = "items", False, True
-    unit = "clusters of items that share a text or a translated row; queries of retrieval and reranking"
+    unit = "clusters of items that share a text or a translation"
     change_columns = (
         "STS: as ranks in the task (1: most similar), below them similarity or gold score. Classification, "
         "bitext: other classes or sentences found, first those that one of A and B has right. Retrieval, "

@@ -19,6 +19,7 @@ from bench.gate.verdict import AVERAGE, POWER, CellVerdict, Drop, Gate, Key, Que
 from bench.records.fingerprint import BREAKING, GATED, find_fact_differences, machine_facts, machine_warnings
 from bench.records.record import RunRecord
 from bench.stats.difference_test import ITEMS, pair_test
+from bench.stats.item_statistics import expand_share
 from bench.stats.item_units import UnitSummary
 
 COMPARED = tuple(fact for fact in GATED if fact.name != "weights")
@@ -105,14 +106,19 @@ def smallest_detectable_item_drop(
 ) -> float:
     """Return the smallest true drop over such items that fails the gate with a chance of ``power``.
 
-    max(tolerance, z(level) e) + z(power) e, with the standard error e of the paired difference. If both have
-    equal scores in every draw, e is the reference's own times the root of 2, an upper bound.
+    max(tolerance, q(level) e) + z(power) e, with q the quantile of the interval and e the standard error of
+    the paired difference. If both have equal scores in every draw, e is the reference's own times the root
+    of 2, an upper bound.
     """
     if pair.draws is None:
         return tolerance
     then, now = (average.mean(axis=1) for average in _check_draws(pair.draws))
     error = float(np.std(then - now, ddof=1)) or math.sqrt(2) * float(np.std(then, ddof=1))
-    return max(tolerance, float(ndtri((1 + level) / 2)) * error) + float(ndtri(power)) * error
+    effective, tail = None, (1 - level) / 2
+    if pair.units is not None:
+        effective = pair.units.effective_clusters(AVERAGE, AVERAGE)
+    quantile = -float(ndtri(tail if effective is None else expand_share(tail, effective)))
+    return max(tolerance, quantile * error) + float(ndtri(power)) * error
 
 
 def _check_draws(draws: tuple[ArrayLike, ArrayLike]) -> tuple[Draws, Draws]:

@@ -8,14 +8,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import norm
+from scipy.stats import kurtosis, norm
 from scipy.stats import t as student
 
 from bench.stats.argument_checks import MIN_PAIRS, FloatArray, check_items, check_level
-from bench.stats.item_units import SuiteUnits, UnitSummary, draw_scores
+from bench.stats.item_units import LEAST_EFFECTIVE, Labels, SuiteUnits, UnitSummary, draw_scores
 from bench.stats.resampling import spearman_rows, spearman_statistic
 
 AVERAGE = "avg"
+
+
+def _check_clusters(clusters: Mapping[str, ArrayLike], task: str, items: int) -> Labels:
+    """Return (items,) whole numbers of a task's clusters."""
+    labels = np.asarray(clusters.get(task, ()))
+    if labels.shape != (items,) or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"clusters of {task}: {labels.dtype} {labels.shape}; expected {items} whole numbers")
+    return labels.astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,9 @@ def draw_suite(
     observed = np.stack([spearman_rows(stacked[task], gold[task]) for task in gold], axis=1)
     units = SuiteUnits.independent({task: [np.size(scores)] for task, scores in gold.items()})
     if clusters is not None:
-        units = SuiteUnits({task: [np.asarray(clusters[task])] for task in gold})
+        units = SuiteUnits({task: [_check_clusters(clusters, task, np.size(gold[task]))] for task in gold})
+        if shortage := units.find_shortage():
+            raise ValueError(f"{shortage}; expected at least {LEAST_EFFECTIVE:.0f}")
     statistics = {task: [spearman_statistic(stacked[task], gold[task])] for task in gold}
     drawn = draw_scores(statistics, units, draws, lambda _: rng)
     pairs = tuple(map(np.size, gold.values()))
@@ -139,6 +149,8 @@ class ItemDifference:
         p: Two-sided p: twice the share of draws on the rarer side of 0, at most 1; at least 2 / (draws + 1).
         n: Pairs; for "avg" of all tasks together.
         clusters: Clusters of pairs that share sentences, the drawn units; None if each pair is one.
+        concentration: Excess kurtosis of the draws of clusters: the sum of squared shares of the clusters in
+            the variance, 1 if it comes from one cluster; None without clusters.
     """
 
     difference: float
@@ -149,6 +161,13 @@ class ItemDifference:
     draws: int
     n: int
     clusters: int | None = None
+    concentration: float | None = None
+
+    @property
+    def is_rough(self) -> bool:
+        """True if fewer than four clusters carry the variance, beyond the error of the draws."""
+        error = math.sqrt(24 / self.draws)
+        return self.concentration is not None and self.concentration > 1 / 4 + 3 * error
 
 
 def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
@@ -199,9 +218,11 @@ def item_difference(
     minimum = 2 / (len(values) + 1)
     beyond = min(np.count_nonzero(values <= 0), np.count_nonzero(values >= 0)) + 1
     p = min(1.0, float(beyond * minimum))
+    concentration = None
     if effective is not None:
         minimum, p = (min(1.0, 2 * contract_share(share / 2, effective)) for share in (minimum, p))
-    return ItemDifference(float(observed), low, high, p, minimum, len(values), n)
+        concentration = float(kurtosis(values)) if np.ptp(values) else 0.0
+    return ItemDifference(float(observed), low, high, p, minimum, len(values), n, concentration=concentration)
 
 
 def percentile_interval(
@@ -231,6 +252,8 @@ def expand_share(tail: float, effective: float) -> float:
     >>> round(expand_share(0.025, 10.0), 4), round(expand_share(0.025, 1e6), 4)
     (0.0086, 0.025)
     """
+    if not effective > 1:
+        raise ValueError(f"effective={effective}; expected more than one cluster")
     scale = math.sqrt(effective / (effective - 1))
     return float(norm.cdf(scale * student.ppf(tail, effective - 1)))
 

@@ -7,8 +7,9 @@ each item is a cluster, and a draw is that of the plain bootstrap.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +22,7 @@ from bench.stats.resampling import IntArray, draw_counts
 Labels = NDArray[np.intp]
 Part = tuple[str, int]
 """A task and the number of its part, from 0; most tasks have one."""
+_NEVER_MISSED = 60  # a draw misses k clusters with a chance of e^-k
 LEAST_EFFECTIVE = 10.0
 """Fewer clusters than this, counted by their sizes, give no interval."""
 
@@ -45,6 +47,15 @@ class ItemClusters:
     def shared(self) -> bool:
         """True if two items share a text."""
         return self.clusters < self.items
+
+    @property
+    def is_possible(self) -> bool:
+        """True if the numbers fit together and suffice for intervals."""
+        largest = self.items - self.clusters + 1
+        if not (self.clusters <= self.items and 1 <= self.largest <= largest):
+            return False
+        least = LEAST_EFFECTIVE if self.shared else 0.0
+        return least <= self.effective <= self.clusters * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,8 @@ class UnitSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in JSON's types."""
-        return asdict(self)
+        linked = [{"tasks": list(group.tasks), "effective": group.effective} for group in self.linked]
+        return asdict(self) | {"linked": linked}
 
     @classmethod
     def from_json(cls, value: Any) -> UnitSummary:
@@ -104,19 +116,35 @@ class UnitSummary:
         tasks = {name: ItemClusters(**numbers) for name, numbers in value["tasks"].items()}
         linked = tuple(LinkedTasks(tuple(one["tasks"]), one["effective"]) for one in value["linked"])
         summary = cls(tasks, linked, value["clusters"], value["known"])
-        counts = [summary.clusters]
-        for task in tasks.values():
-            counts += [task.items, task.clusters, task.largest]
-        sizes = [task.effective for task in tasks.values()] + [group.effective for group in linked]
-        is_sound = (
-            all(type(count) is int and count > 0 for count in counts)
-            and all(type(size) is float and 1 <= size <= summary.items + 0.5 for size in sizes)
-            and type(summary.known) is bool
-            and sorted(task for one in linked for task in one.tasks) == sorted(tasks)
-        )
-        if not is_sound:
+        if not (value == summary.to_json() and summary._is_possible()):
             raise ValueError(f"{value}; expected the clusters of a suite")
         return summary
+
+    def _is_possible(self) -> bool:
+        """True if all numbers fit together."""
+        counts = [self.clusters]
+        for task in self.tasks.values():
+            counts += [task.items, task.clusters, task.largest]
+        effective = [task.effective for task in self.tasks.values()] + [one.effective for one in self.linked]
+        if not all(type(count) is int and count > 0 for count in counts):
+            return False
+        if not all(type(number) is float and math.isfinite(number) for number in effective):
+            return False
+        by_task = [task.clusters for task in self.tasks.values()]
+        named = [task for group in self.linked for task in group.tasks]
+        return (
+            type(self.known) is bool
+            and (self.known or len(self.tasks) > 1 or not self.shared)
+            and all(task.is_possible for task in self.tasks.values())
+            and max(by_task) <= self.clusters <= sum(by_task)
+            and sorted(named) == sorted(self.tasks)
+            and all(map(self._is_possible_group, self.linked))
+        )
+
+    def _is_possible_group(self, group: LinkedTasks) -> bool:
+        if len(group.tasks) == 1:
+            return group.effective == self.tasks[group.tasks[0]].effective
+        return len(group.tasks) > 1 and LEAST_EFFECTIVE <= group.effective <= self.items
 
 
 class SuiteUnits:
@@ -155,6 +183,22 @@ class SuiteUnits:
                 start += size
         return cls(labels, known=known)
 
+    def find_shortage(self) -> str | None:
+        """Return why there are too few clusters for statistics over items, if so.
+
+        >>> SuiteUnits({"one": [np.array([0, 0, 1, 1])]}).find_shortage()
+        'the 4 items of one share sentences: as good as 2.0 clusters'
+        """
+        for name, task in self.summary.tasks.items():
+            if task.shared and task.effective < LEAST_EFFECTIVE:
+                number = f"{task.effective:.1f} clusters"
+                return f"the {task.items} items of {name} share sentences: as good as {number}"
+        for group in self.summary.linked:
+            if len(group.tasks) > 1 and group.effective < LEAST_EFFECTIVE:
+                names = ", ".join(group.tasks)
+                return f"the items of {names} share sentences: as good as {group.effective:.1f} clusters"
+        return None
+
     def task_labels(self, task: str) -> Labels:
         """Return the (items,) clusters of a task, its parts one after the other."""
         return np.concatenate(self.labels[task])
@@ -162,7 +206,10 @@ class SuiteUnits:
     @cached_property
     def summary(self) -> UnitSummary:
         """The clusters in numbers."""
-        tasks = {task: _count_clusters(self.task_labels(task)) for task in self.labels}
+        tasks = {}
+        for task in self.labels:
+            counted = _count_clusters(self.task_labels(task))
+            tasks[task] = replace(counted, effective=self._count_effective([task]))
         groups = _group_linked({(task, 0): self.task_labels(task) for task in self.labels})
         linked = []
         for group in groups:
@@ -191,7 +238,8 @@ class SuiteUnits:
 
         Args:
             make: From the name of a stream to its generator; a group of parts has the stream of its first,
-                "items/TASK", or "items/TASK/NUMBER" of a task's further parts.
+                "items/TASK", or "items/TASK/NUMBER" of a task's further parts. Draws that lack a part's items
+                are drawn again, from the same stream with "/again".
         """
         parts = {(task, i): part for task, of in self.labels.items() for i, part in enumerate(of)}
         for group in _group_linked(parts):
@@ -200,7 +248,14 @@ class SuiteUnits:
             _, together = np.unique(np.concatenate([parts[part] for part in group]), return_inverse=True)
             clusters = np.split(together, np.cumsum([len(parts[part]) for part in group])[:-1])
             start = 0
-            for counts in draw_counts(int(together.max()) + 1, make(stream), draws):
+            small = _list_small_parts(clusters)
+            again: np.random.Generator | None = None
+            most = max(map(len, clusters))
+            for counts in draw_counts(int(together.max()) + 1, make(stream), draws, most):
+                while len(empty := _find_empty(counts, small)):
+                    again = again or make(f"{stream}/again")
+                    chosen = again.integers(0, counts.shape[1], (len(empty), counts.shape[1]))
+                    counts[empty] = [np.bincount(row, minlength=counts.shape[1]) for row in chosen]
                 drawn = slice(start, start + len(counts))
                 yield drawn, {part: _spread(counts, of) for part, of in zip(group, clusters, strict=True)}
                 start = drawn.stop
@@ -237,6 +292,22 @@ def draw_scores(
     if result is None:
         raise ValueError("no tasks; expected at least one")
     return result
+
+
+def _list_small_parts(clusters: Sequence[Labels]) -> list[Labels]:
+    """Return the clusters of each part that a draw of a larger group may miss."""
+    if len(clusters) == 1:
+        return []
+    distinct = [np.unique(labels) for labels in clusters]
+    return [labels for labels in distinct if len(labels) < _NEVER_MISSED]
+
+
+def _find_empty(counts: IntArray, parts: Sequence[Labels]) -> NDArray[np.intp]:
+    """Return the draws in which one of some parts has no item."""
+    empty = np.zeros(len(counts), dtype=np.bool_)
+    for labels in parts:
+        empty |= ~counts[:, labels].any(axis=1)
+    return np.flatnonzero(empty)
 
 
 def _spread(counts: IntArray, labels: Labels) -> IntArray:

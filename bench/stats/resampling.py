@@ -55,10 +55,11 @@ def spearman_draws(
     return np.concatenate([correlator.correlate(counts) for counts in draw_counts(len(scores), rng, draws)])
 
 
-def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[IntArray]:
+def draw_counts(count: int, rng: np.random.Generator, draws: int, most_items: int = 0) -> Iterator[IntArray]:
     """Yield (some draws, items), the count of each item in each draw; each array overwrites the last.
 
-    Draw d takes the items ``rng.integers(0, count, (draws, count))[d]``.
+    Draw d takes the items ``rng.integers(0, count, (draws, count))[d]``. ``most_items`` is the
+    size of the largest array that the caller makes of a draw.
 
     >>> from bench.stats.argument_checks import make_generator
     >>> [counts.sum(1).tolist() for counts in draw_counts(3, make_generator(1, "items"), 100)] == [[3] * 100]
@@ -67,7 +68,7 @@ def draw_counts(count: int, rng: np.random.Generator, draws: int) -> Iterator[In
     check_draws(draws)
     if not 0 < count <= MAX_PAIRS:
         raise ValueError(f"{count} pairs; expected at most {MAX_PAIRS}")
-    size = _batch_size(count, draws)
+    size = _batch_size(max(count, most_items), draws)
     buffer = np.empty((size, count), dtype=np.int64)
     for start in range(0, draws, size):
         counts = buffer[: draws - start]
@@ -148,6 +149,8 @@ class _Correlator:
         if draws > len(self._weighted):
             self._reserve(draws)
         weighted, total = self._weighted[:draws], counts.sum(axis=1)
+        if total.max() > MAX_PAIRS:
+            raise ValueError(f"{total.max()} drawn pairs; expected at most {MAX_PAIRS}")
         distinct = np.einsum("dp,dp->d", counts, counts * counts)  # sum of cubes without ties
         twice, gold_scale = self._rank_draws(counts, self._gold, distinct, total)
         twice.take(self._gold_place, axis=1, out=weighted, mode="clip")

@@ -57,11 +57,14 @@ class PairwiseTests:
         drawn = any((store.root / FOLDER).is_dir() for store in campaign.stores)
         self.drawn = {}
         self._units: UnitSummary
+        self._summaries: list[UnitSummary] = []
         self._covariances: dict[str, list[tuple[Array, float]]] = {}
         for method in self._groups if drawn else ():
             if (mean := self._mean_draws(method)) is not None:
                 self.drawn[method] = mean
         seeds = any(not group.deterministic for group in self._groups.values())
+        if len({str(units.to_json()) for units in self._summaries}) > 1:  # not common draws
+            self.drawn = {}
         self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._task_lists) == 1
         self._rankings: dict[str, Ranking] = {}
         self._scored: dict[tuple[str, str], Group] = {}
@@ -97,6 +100,7 @@ class PairwiseTests:
             if kept is None or (total is not None and total.shape != kept.values.shape):
                 return None
             self._units = kept.summary
+            self._summaries.append(kept.summary)
             total = kept.values.astype(np.float64) if total is None else total + kept.values
         return None if total is None else total / len(runs)
 

@@ -260,7 +260,7 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
 
 LONG = ("compiled", "coverage", "report", "site_build", "st_eval", "st_train", "transfer", "train_step")
 TINY = (
-    *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats"),
+    *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats", "stats"),
     *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "memory"),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from bench.comparison import item_bootstrap
 from bench.comparison.campaign_intervals import compute_record_intervals
 from bench.comparison.comparison import Comparison, compare
-from bench.comparison.item_bootstrap import CampaignRun, draw_items, draws_path, read_draws
+from bench.comparison.item_bootstrap import CampaignRun, RunDraws, draw_items, draws_path, read_draws
 from bench.comparison.selection import Group
 from bench.comparison.wording import describe_comparison
 from bench.data.sentence_clusters import cluster_items
@@ -23,6 +25,7 @@ from bench.reports.tables.comparison_tables import checkpoint_grid, comparison_g
 from bench.stats.argument_checks import make_generator
 from bench.stats.clustered_tests import clustered_test
 from bench.stats.item_statistics import draw_suite, percentile_interval
+from bench.stats.item_units import SuiteUnits
 from bench.stats.variance_components import variance_components
 from tests.support.campaigns import make_record
 
@@ -55,7 +58,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[CampaignRun]:
     monkeypatch.setattr(
         item_bootstrap, "load_sound_predictions", lambda store, record, _: store.predictions(record)
     )
-    monkeypatch.setattr(item_bootstrap, "_UNITS", {})
     return make_runs(tmp_path, TASKS)
 
 
@@ -137,13 +139,14 @@ def test_draws_of_other_clusters_are_computed_again(
     runs: list[CampaignRun], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(item_bootstrap, "cluster_items", lambda parts: cluster_items([*map(len, parts)]))
+    item_bootstrap._make_units.cache_clear()
     plain = drawn(runs)
     monkeypatch.undo()
+    item_bootstrap._make_units.cache_clear()
     monkeypatch.setattr(item_bootstrap, "load_record_tasks", lambda *_: {task.id: task for task in TASKS})
     monkeypatch.setattr(
         item_bootstrap, "load_sound_predictions", lambda store, record, _: store.predictions(record)
     )
-    monkeypatch.setattr(item_bootstrap, "_UNITS", {})
     clustered = drawn(runs)
     np.testing.assert_array_equal(plain[:, :, 2], clustered[:, :, 2])  # of pairs that share nothing
     assert np.abs(plain[:, :, :2] - clustered[:, :, :2]).max() > 0.01
@@ -217,7 +220,6 @@ def test_too_few_clusters_give_no_statistics_over_items(
     monkeypatch.setattr(
         item_bootstrap, "load_sound_predictions", lambda store, record, _: store.predictions(record)
     )
-    monkeypatch.setattr(item_bootstrap, "_UNITS", {})
     few = make_runs(tmp_path, (task,))
     with pytest.raises(BenchError, match=r"60 items of STS12 .* 2\.0 clusters.*at least 10"):
         list(draw_items(few, draws=DRAWS))
@@ -225,3 +227,29 @@ def test_too_few_clusters_give_no_statistics_over_items(
     assert found.item_level is None
     assert "2.0 clusters" in (found.item_reason or "")
     assert found.headline.speaks_for == "seeds"
+
+
+def test_runs_of_other_clusters_are_not_subtracted(runs: list[CampaignRun]) -> None:
+    def draw(chosen: Sequence[CampaignRun]) -> Iterator[RunDraws]:
+        for number, of_run in enumerate(draw_items(chosen, draws=DRAWS)):
+            plain = SuiteUnits.independent({task.id: [task.pairs] for task in TASKS}).summary
+            yield replace(of_run, summary=plain) if number == 4 else of_run
+
+    found = compare(Group("good", tuple(runs[:3])), Group("poor", tuple(runs[3:])), draw=draw)
+    assert found.item_level is None
+    assert "different clusters" in (found.item_reason or "")
+
+
+def test_a_forged_units_block_is_refused(runs: list[CampaignRun]) -> None:
+    list(draw_items(runs, draws=DRAWS))
+    path = draws_path(runs[0], DRAWS)
+    with np.load(path) as archive:
+        facts, values = json.loads(archive["facts"].tobytes()), archive["draws"]
+    facts["units"]["tasks"]["STS12"] |= {"clusters": 60, "largest": 1, "effective": 60.0}
+    facts["units"]["clusters"] = 130
+    text = np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8)
+    with path.open("wb") as stream:
+        np.savez(stream, facts=text, draws=values)
+    said: list[str] = []
+    assert read_draws(runs[0], DRAWS, say=said.append) is None
+    assert "computed again" in said[0]

@@ -29,6 +29,8 @@ LABELS = {
     "two": [np.r_[8, 9, 0, 10:25]],
     "three": [np.array([30, 31, 32, 33, 34, 34]), np.array([40, 40, 41, 42, 43, 44, 45])],
 }
+LARGE = {"one": [np.arange(60) // 3], "two": [np.r_[0, 5, 100:130]]}
+"""Enough clusters for statistics."""
 SIZES = {task: sum(map(len, parts)) for task, parts in LABELS.items()}
 
 
@@ -119,7 +121,7 @@ def test_draws_spread_as_the_sums_of_influence_by_cluster() -> None:
 
 
 def test_summary_survives_json_and_refuses_others() -> None:
-    found = SuiteUnits(LABELS).summary
+    found = SuiteUnits(LARGE).summary
     text = json.dumps(found.to_json())
     assert UnitSummary.from_json(json.loads(text)) == found
 
@@ -132,18 +134,76 @@ def test_summary_survives_json_and_refuses_others() -> None:
         return whole
 
     for path, value in (
-        (("tasks", "one", "items"), "12"),
+        (("tasks", "one", "items"), "60"),
+        (("tasks", "one", "items"), 19),
         (("tasks", "one", "effective"), float("nan")),
+        (("tasks", "one", "effective"), 1.0),
+        (("tasks", "one", "effective"), 9.5),
+        (("tasks", "one", "effective"), 21.0),
         (("tasks", "one", "largest"), 0),
+        (("tasks", "one", "largest"), 10**9),
+        (("tasks", "one", "more"), 1),
+        (("tasks", "two", "clusters"), 60),
         (("clusters",), True),
+        (("clusters",), 5),
+        (("clusters",), 92),
         (("known",), 1),
         (("linked",), []),
+        (("linked",), [{"tasks": [], "effective": 20.0}, *found.to_json()["linked"]]),
         (("linked", 0, "effective"), 1e9),
         (("tasks", "four"), {}),
         (("tasks",), []),
     ):
         with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):
             UnitSummary.from_json(changed(path, value))
+
+
+def test_too_few_clusters_and_impossible_labels_are_refused() -> None:
+    assert SuiteUnits(LARGE).find_shortage() is None
+    assert SuiteUnits.independent({"t": [5]}).find_shortage() is None
+    few = {"one": [np.arange(5)], "two": [np.arange(5)]}
+    assert "one, two share sentences: as good as 5.0 clusters" in (SuiteUnits(few).find_shortage() or "")
+    gold = {"t": np.arange(40.0)}
+    rows = {"a": {"t": RNG.normal(size=(2, 40))}, "b": {"t": RNG.normal(size=(2, 40))}}
+    for labels, fact in (
+        (np.arange(40) // 20, "as good as 2.0 clusters; expected at least 10"),
+        (np.zeros(40, dtype=int), "as good as 1.0 clusters"),
+        (np.arange(39), "expected 40 whole numbers"),
+        (np.arange(40) / 2, "expected 40 whole numbers"),
+        (np.arange(80).reshape(40, 2), "expected 40 whole numbers"),
+    ):
+        with pytest.raises(ValueError, match=fact):
+            draw_suite(rows, gold, make_generator(1, "x"), 100, {"t": labels})
+    with pytest.raises(ValueError, match="expected 40 whole numbers"):
+        draw_suite(rows, gold, make_generator(1, "x"), 100, {})
+    with pytest.raises(ValueError, match="more than one cluster"):
+        expand_share(0.025, 1.0)
+
+
+def test_a_task_of_unequal_parts_counts_their_weights() -> None:
+    units = SuiteUnits({"t": [np.arange(10), np.r_[0, 10:10009]]}).summary
+    assert units.tasks["t"].effective == units.linked[0].effective
+    weights = np.r_[0.05 + 0.5 / 10000, [0.05] * 9, [0.5 / 10000] * 9999]
+    assert units.tasks["t"].effective == pytest.approx(1 / (weights @ weights))
+
+
+def test_few_clusters_of_many_items_need_little_memory() -> None:
+    largest = 0
+    units = SuiteUnits({"t": [np.arange(20_000) % 20]})
+    for _, counts in units.draw(1000, make):
+        largest = max(largest, counts["t", 0].nbytes)
+    assert largest <= 2**20
+
+
+def test_draws_of_one_dominant_cluster_are_rough() -> None:
+    shares = np.r_[[8.0], np.ones(200) / 20]
+    drawn = np.stack([RNG.multinomial(201, np.full(201, 1 / 201)) for _ in range(10_000)]) - 1.0
+    found = item_difference(drawn @ shares, 0.0, 400, effective=150.0)
+    assert found.concentration == pytest.approx(1.0, abs=0.25)  # Poisson's kurtosis: one cluster has all
+    assert found.is_rough
+    even = item_difference(drawn @ np.ones(201) ** 2 + RNG.normal(size=10_000), 0.0, 400, effective=150.0)
+    assert not even.is_rough
+    assert not item_difference(drawn @ shares, 0.0, 400).is_rough
 
 
 def test_empty_parts_and_undefined_draws_are_refused() -> None:
@@ -157,12 +217,12 @@ def test_empty_parts_and_undefined_draws_are_refused() -> None:
 
 
 def test_item_variance_is_that_of_linked_tasks_together() -> None:
-    gold = {task: RNG.normal(size=SIZES[task]) for task in ("one", "two")}
+    gold = {"one": RNG.normal(size=60), "two": RNG.normal(size=32)}
     predictions = {
         side: {task: scores + RNG.normal(size=(3, len(scores))) for task, scores in gold.items()}
         for side in "ab"
     }
-    clusters = {task: LABELS[task][0] for task in gold}
+    clusters = {task: LARGE[task][0] for task in gold}
     sample = draw_suite(predictions, gold, make_generator(1, "x"), 400, clusters)
     assert sample.units is not None
     found = variance_components(sample, "a", "b")
@@ -176,7 +236,7 @@ def test_item_variance_is_that_of_linked_tasks_together() -> None:
     own = stats.t.ppf(0.975, sum(parts) ** 2 / sum(v**2 / 2 for v in parts)) * np.sqrt(sum(parts))
     assert found.high - found.difference == pytest.approx(max(half, own))
     tests = paired_bootstrap(sample, "a", "b")
-    assert [(test.n, test.clusters) for test in tests.values()] == [(12, 8), (18, None), (30, 25)]
+    assert [(test.n, test.clusters) for test in tests.values()] == [(60, 20), (32, None), (92, 50)]
     alone = SuiteDraws(sample.rows, sample.tasks, sample.pairs, sample.observed, sample.draws)
     by_task = differences.var(axis=0, ddof=1).sum() / 4
     assert variance_components(alone, "a", "b").items == pytest.approx(by_task)
@@ -213,3 +273,23 @@ def test_an_interval_of_clusters_agrees_with_its_p() -> None:
     assert beyond.p == pytest.approx(2 * stats.t.sf(50 / scale, 14))
     assert beyond.interval is not None
     assert beyond.interval[0] == pytest.approx(50 - stats.t.ppf(0.9995, 14) * scale, rel=1e-3)
+
+
+def test_a_small_part_of_a_large_group_is_never_empty() -> None:
+    labels = {"small": [np.array([0, 1])], "large": [np.arange(200)]}
+    values = {"small": RNG.normal(size=2), "large": RNG.normal(size=200)}
+    statistics = {task: [mean_statistic(of_task)] for task, of_task in values.items()}
+    found = draw_scores(statistics, SuiteUnits(labels), 2000, make)
+    counts = {}
+    for rows, drawn in SuiteUnits(labels).draw(2000, make):
+        for (task, _), of_part in drawn.items():
+            counts.setdefault(task, np.zeros((2000, of_part.shape[1]), dtype=int))[rows] = of_part
+    assert counts["small"].sum(1).min() == 1
+    assert (counts["large"].sum(1) == 200).all()
+    np.testing.assert_array_equal(counts["small"], counts["large"][:, :2])
+    first = make("items/small").integers(0, 200, (2000, 200))
+    kept = (first < 2).any(axis=1)  # the others, 13%, are drawn again
+    assert 0.8 < kept.mean() < 0.93
+    np.testing.assert_array_equal(counts["large"][kept, 0], (first[kept] == 0).sum(1))
+    by_hand = counts["small"] @ values["small"] / counts["small"].sum(1)
+    np.testing.assert_allclose(found[:, 0, 0], by_hand)
