@@ -149,8 +149,8 @@ class ItemDifference:
         p: Two-sided p: twice the share of draws on the rarer side of 0, at most 1; at least 2 / (draws + 1).
         n: Pairs; for "avg" of all tasks together.
         clusters: Clusters of pairs that share sentences, the drawn units; None if each pair is one.
-        concentration: Excess kurtosis of the draws of clusters: the sum of squared shares of the clusters in
-            the variance, 1 if it comes from one cluster; None without clusters.
+        excess_kurtosis: Of the draws of clusters: near 0 if many clusters add to the variance, far from 0 if
+            a few carry it; None without clusters.
     """
 
     difference: float
@@ -161,13 +161,13 @@ class ItemDifference:
     draws: int
     n: int
     clusters: int | None = None
-    concentration: float | None = None
+    excess_kurtosis: float | None = None
 
     @property
     def is_rough(self) -> bool:
-        """True if fewer than four clusters carry the variance, beyond the error of the draws."""
+        """True if draws of clusters are far from normal, beyond the error of their number."""
         error = math.sqrt(24 / self.draws)
-        return self.concentration is not None and self.concentration > 1 / 4 + 3 * error
+        return self.excess_kurtosis is not None and abs(self.excess_kurtosis) > 1 / 4 + 3 * error
 
 
 def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
@@ -218,11 +218,11 @@ def item_difference(
     minimum = 2 / (len(values) + 1)
     beyond = min(np.count_nonzero(values <= 0), np.count_nonzero(values >= 0)) + 1
     p = min(1.0, float(beyond * minimum))
-    concentration = None
+    excess = None
     if effective is not None:
         minimum, p = (min(1.0, 2 * contract_share(share / 2, effective)) for share in (minimum, p))
-        concentration = float(kurtosis(values)) if np.ptp(values) else 0.0
-    return ItemDifference(float(observed), low, high, p, minimum, len(values), n, concentration=concentration)
+        excess = float(kurtosis(values)) if np.ptp(values) else 0.0
+    return ItemDifference(float(observed), low, high, p, minimum, len(values), n, excess_kurtosis=excess)
 
 
 def percentile_interval(
@@ -259,6 +259,10 @@ def expand_share(tail: float, effective: float) -> float:
 
 
 def contract_share(share: float, effective: float) -> float:
-    """Return the tail whose :func:`expand_share` is a share, up to 1/2."""
+    """Return the tail whose :func:`expand_share` is a share, up to 1/2.
+
+    >>> round(contract_share(expand_share(0.025, 10.0), 10.0), 6)
+    0.025
+    """
     scale = math.sqrt(effective / (effective - 1))
     return float(student.cdf(norm.ppf(min(share, 0.5)) / scale, effective - 1))

@@ -273,6 +273,13 @@ def draw_scores(
         statistics: For every task, and each of its parts, a function from (some draws, items) counts to
             (some draws, runs) scores.
         make: As in :meth:`SuiteUnits.draw`.
+
+    >>> from functools import partial
+    >>> from bench.stats.argument_checks import make_generator
+    >>> from bench.stats.resampling import mean_statistic
+    >>> statistics = {"one": [mean_statistic([[1, 0, 1, 1]])]}
+    >>> draw_scores(statistics, SuiteUnits({"one": [np.arange(4)]}), 100, partial(make_generator, 1)).shape
+    (100, 1, 1)
     """
     columns = {task: column for column, task in enumerate(statistics)}
     result: FloatArray | None = None

@@ -170,6 +170,10 @@ def item_parts(sample: SuiteDraws, differences: FloatArray) -> list[tuple[float,
     """Return what items add to the variance of the average's difference, with degrees of freedom.
 
     One part for tasks whose items are drawn together; ``differences`` are (draws, tasks).
+
+    >>> sample = SuiteDraws({}, ("one", "two"), (50, 30), np.zeros((0, 2)), np.zeros((0, 0, 2)))
+    >>> item_parts(sample, np.array([[0.0, 1.0], [2.0, 1.0]]))
+    [(0.5, 49.0), (0.0, 29.0)]
     """
     parts = []
     for columns, effective in sample.item_groups():

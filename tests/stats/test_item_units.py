@@ -199,7 +199,7 @@ def test_draws_of_one_dominant_cluster_are_rough() -> None:
     shares = np.r_[[8.0], np.ones(200) / 20]
     drawn = np.stack([RNG.multinomial(201, np.full(201, 1 / 201)) for _ in range(10_000)]) - 1.0
     found = item_difference(drawn @ shares, 0.0, 400, effective=150.0)
-    assert found.concentration == pytest.approx(1.0, abs=0.25)  # Poisson's kurtosis: one cluster has all
+    assert found.excess_kurtosis == pytest.approx(1.0, abs=0.25)  # Poisson's kurtosis: one cluster has all
     assert found.is_rough
     even = item_difference(drawn @ np.ones(201) ** 2 + RNG.normal(size=10_000), 0.0, 400, effective=150.0)
     assert not even.is_rough
@@ -280,7 +280,7 @@ def test_a_small_part_of_a_large_group_is_never_empty() -> None:
     values = {"small": RNG.normal(size=2), "large": RNG.normal(size=200)}
     statistics = {task: [mean_statistic(of_task)] for task, of_task in values.items()}
     found = draw_scores(statistics, SuiteUnits(labels), 2000, make)
-    counts = {}
+    counts: dict[str, IntArray] = {}
     for rows, drawn in SuiteUnits(labels).draw(2000, make):
         for (task, _), of_part in drawn.items():
             counts.setdefault(task, np.zeros((2000, of_part.shape[1]), dtype=int))[rows] = of_part
