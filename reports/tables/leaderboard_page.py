@@ -68,7 +68,8 @@ def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
         over_seeds = _seed_interval(values.get(method, ()))
         lines.append(BoardLine(named, first.name, over_seeds, over_items, published))
     shown = replace(table, baseline=campaign.shown(table.baseline))
-    return Board(shown, tuple(lines), (*table.notes, *footnotes.notes))
+    notes = dict.fromkeys((*table.notes, *tests.unit_notes(records[0].suite, intervals=True)))
+    return Board(shown, tuple(lines), (*notes, *footnotes.notes))
 
 
 def _published_rows(

@@ -235,9 +235,14 @@ class PairwiseTests:
         ends = percentile_interval(self._drawn_scores(method, AVERAGE), level, effective)
         return None if no_width(*ends) else ends
 
-    def unit_notes(self, suite: str) -> list[str]:
-        """Return notes on the sampling units of items, for outputs with statistics over items."""
-        return list(describe_units(suite, self._units)) if self.drawn else []
+    def unit_notes(self, suite: str, *, intervals: bool = False) -> list[str]:
+        """Return notes on the sampling units of items, if tests of these methods are over items.
+
+        ``intervals`` is True for an output with :meth:`item_interval`.
+        """
+        fixed = [method for method in self.drawn if self._groups[method].deterministic]
+        is_over_items = self.with_items or len(fixed) > 1 or (intervals and bool(self.drawn))
+        return list(describe_units(suite, self._units)) if is_over_items else []
 
     def _item_covariances(self, task: str) -> list[tuple[Array, float]]:
         """Covariances of all methods over draws of items, and the effective number of clusters of items.

@@ -140,7 +140,7 @@ def test_a_run_makes_and_records_it_once(there: Path, cli: Cli, monkeypatch: pyt
     keys = {role: facts["key"] for role, facts in record.training["stages"].items()}
     shutil.rmtree(there / "cache")
     load = profiles.load_profile
-    for name in ("load", "of_record"):  # as if it were shipped
+    for name in ("load_profile", "load_shipped_profile"):  # as if it were shipped
         monkeypatch.setattr(profiles, name, lambda name: load("own.toml" if name == "own" else name))
     assert planned_again(record, None).keys == keys
 
