@@ -54,8 +54,8 @@ def p_value(difference: float, seeds: Parts, items: Parts) -> float:
     return max(found, default=float(difference == 0))
 
 
-def compare_units(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, tuple[float, float]]:
-    """The p of every pair of methods, "A | B", by single pairs and by clusters."""
+def compare_units(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, tuple[float, float, float]]:
+    """The p of every pair of methods, "A | B", by single pairs and by clusters, and how the error grows."""
     tasks = load_record_tasks(records[0], data_folder(None))
     units, names = cluster_record_items(records[0], tasks), list_task_names(records[0])
     labels = np.unique(np.concatenate([units.task_labels(name) for name in names]), return_inverse=True)[1]
@@ -91,7 +91,10 @@ def compare_units(store: ResultStore, records: Sequence[RunRecord]) -> dict[str,
             by_pairs.append((float(part @ part), size - 1.0))
         by_clusters: Parts = [(float(np.sum(np.bincount(labels, values) ** 2)), effective - 1)]
         seeds, difference = seed_parts(x, y, design.paired), float(x.mean() - y.mean())
-        found[f"{a} | {b}"] = p_value(difference, seeds, by_pairs), p_value(difference, seeds, by_clusters)
+        variance = sum(part for part, _ in by_pairs)
+        growth = (by_clusters[0][0] / variance) ** 0.5 if variance else 1.0
+        p = p_value(difference, seeds, by_pairs), p_value(difference, seeds, by_clusters)
+        found[f"{a} | {b}"] = (*p, growth)
     return found
 
 
@@ -103,7 +106,7 @@ def verdict_lines(campaign: str) -> Iterator[dict[str, object]]:
         tests = compare_units(store, records)
         if not tests:
             continue
-        single = np.array([*tests.values()]) <= ALPHA
+        single = np.array([*tests.values()])[:, :2] <= ALPHA
         corrected = []
         for unit in range(2):
             family = holm({pair: p[unit] for pair, p in tests.items()}, "all pairs")
@@ -118,6 +121,7 @@ def verdict_lines(campaign: str) -> Iterator[dict[str, object]]:
             "after Holm": corrected,
             f"against {BASELINE}": [sum(against), *single[against].sum(0).tolist()],
             "changed": int((single[:, 0] != single[:, 1]).sum()),
+            "error over items grows, median": round(float(np.median([*tests.values()], axis=0)[2]), 2),
         }
 
 

@@ -219,8 +219,8 @@ DrawItems = Callable[[Sequence[CampaignRun]], Iterable[RunDraws]]
 class CheckpointPair:
     """One checkpoint of each side on the same items: by task, the paired bootstrap and its cross-checks.
 
-    ``williams`` and ``steiger`` are of correlations, in tasks of which two pairs share a sentence
-    ``clustered`` in their place. ``mcnemar`` is of predicted classes.
+    ``williams`` and ``steiger`` test correlations. Tasks with pairs that share a sentence have ``clustered``
+    in their place. ``mcnemar`` tests predicted classes.
     """
 
     seeds: tuple[int | None, int | None]

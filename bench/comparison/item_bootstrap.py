@@ -176,8 +176,10 @@ def cluster_record_items(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> S
     """
     measure, texts = measure_of(record.suite), []
     for name in list_task_names(record):
-        parts = measure.item_texts(tasks[name], record)
-        texts.append((name, tuple(part if isinstance(part, int) else tuple(part) for part in parts)))
+        parts: list[Texts | int] = []
+        for part in measure.item_texts(tasks[name], record):
+            parts.append(part if isinstance(part, int) else tuple(part))
+        texts.append((name, tuple(parts)))
     units = _make_units(tuple(texts))
     if shortage := units.find_shortage():
         hint = "a task of more sentences; statistics over seeds hold"

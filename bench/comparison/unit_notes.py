@@ -11,11 +11,14 @@ from bench.stats.item_statistics import ItemDifference
 from bench.stats.item_units import UnitSummary
 
 LARGE = 0.1
-"""Share of a task's items from which one cluster is named."""
+"""A cluster with at least this share of a task's items is named."""
 
 
-def describe_units(suite: str, units: UnitSummary) -> Iterator[str]:
-    """Yield notes on what the draws of a suite's items take; nothing where each item is a unit."""
+def describe_units(suite: str, units: UnitSummary, *, differences: bool = True) -> Iterator[str]:
+    """Yield notes on the sampling units of a suite's items; single items need none.
+
+    ``differences`` is False for intervals of single checkpoints.
+    """
     counted = measure_of(suite).counted
     if not units.known:
         yield (
@@ -33,11 +36,13 @@ def describe_units(suite: str, units: UnitSummary) -> Iterator[str]:
         if task.shared and task.largest >= LARGE * task.items:
             large[name] = f"{task.largest / task.items:.0%} of {name}"
     if large:
-        measured = 100 * find_cluster_coverage().measured
+        method, of, true = "item bootstrap, one run", "of a checkpoint", "its true score"
+        if differences:
+            method, of, true = "paired bootstrap", "of the difference of two equal checkpoints", "0"
+        measured = 100 * find_cluster_coverage(method).measured
         yield (
-            f"The largest cluster holds {_join(list(large.values()))}. In simulations of two equal methods "
-            "on tasks of sts7 with such clusters, 95% intervals over items held 0 in "
-            f"{measured:.1f}% or more."
+            f"The largest cluster holds {_join(list(large.values()))}. In simulations on tasks of sts7 with "
+            f"such clusters, 95% intervals over items {of} held {true} in {measured:.1f}% or more."
         )
 
 

@@ -30,7 +30,7 @@ def mark_source(name: str, number: int) -> str:
 
 
 def identify_sentence(sentence: str) -> str:
-    """Return a sentence in one case without blanks and punctuation, or all of it if nothing else is in it.
+    """Return a sentence in one case without blanks and punctuation; one of punctuation stays whole.
 
     A mark of a source stays as it is.
 

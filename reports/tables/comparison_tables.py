@@ -207,7 +207,7 @@ def _unit_notes(records: list[RecordInterval]) -> list[str]:
     notes: list[str] = []
     for one in records:
         if one.units is not None:
-            notes += describe_units(one.suite, one.units)
+            notes += describe_units(one.suite, one.units, differences=False)
     return list(dict.fromkeys(notes))
 
 
