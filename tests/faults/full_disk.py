@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.faults.checks import Done, check_nothing_left, check_one_line, expect
-from tests.faults.runs import PLAIN, SIMCSE, TRAINED, Work, changes, finish, run, undisturbed
+from tests.faults.runs import DRAWN, PLAIN, SIMCSE, TRAINED, Work, changes, finish, run, undisturbed
 from tests.faults.scripts import Parts, own_mounts, script
 
 NO_SPACE = "No space left on device"
@@ -52,6 +52,7 @@ def reports(folder: Path, *, mounted: bool = False) -> Counter[str]:
     if mounted:
         _mount(results)
     undisturbed(PLAIN, folder)
+    undisturbed(DRAWN, folder, "--campaign", "drawn")
     filler = _fill(results, 0) if mounted else None
     target = results / "output" if mounted else Path("/dev/full")
     for arguments in REPORTS:
@@ -64,7 +65,7 @@ def reports(folder: Path, *, mounted: bool = False) -> Counter[str]:
             figure.symlink_to("/dev/full")
     check_one_line(run(folder, figures), NO_SPACE, "results/figures")
     fault = "" if mounted else "full:1"
-    draws = run(folder, ["stats", "--draws", "100"], fault=fault)
+    draws = run(folder, ["stats", "--campaign", "drawn", "--draws", "100"], fault=fault)
     expect(draws.code == 0 and NO_SPACE in draws.error, f"bench stats: {draws.code}, {draws.error[-800:]}")
     if filler:
         filler.unlink()

@@ -63,6 +63,8 @@ class Work:
 
 PLAIN = Work("plain", ("--methods", "fault_plain[wait=0.02]", "--seeds", "1-6"))
 SHORT = Work("short", ("--methods", "fault_plain", "--seeds", "1-2"))
+DRAWN = Work("drawn", ("--methods", "fault_plain", "--seeds", "1-2"), ("run", "--suite", "mini"))
+"""Of items enough that share no sentence: ``bench stats`` draws some of them."""
 TRAINED = Work(
     "trained", ("--methods", "fault_trained,fault_trained[scale=2]", "--seeds", "1-2", "--dev", "toy")
 )
