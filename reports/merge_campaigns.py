@@ -14,7 +14,7 @@ from bench.config.sweep_manifest import Manifest, load_manifests
 from bench.errors import DataError, InputError, NotComparableError, printable
 from bench.records.environment import strip_paths
 from bench.records.fingerprint import KEYED, find_fact_differences
-from bench.records.integrity import find_record_copies
+from bench.records.integrity import find_record_clashes
 from bench.records.record import RecordPlace, RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
@@ -81,11 +81,12 @@ def merge_records(records: Sequence[CampaignRecord]) -> list[CampaignRecord]:
     merged = list(map(_merge_copies, group_by(records, lambda record: record.file).values()))
     homes = record_stores(merged)
     if len(set(homes.values())) > 1:
-        for first, second, why in find_record_copies([one.record for one in merged if one.readable]):
+        for clash in find_record_clashes([one.record for one in merged if one.readable]):
+            first, second = clash.first.place, clash.second.place
             raise DataError(
-                f"this and {homes[first.place].path(first.place)} {why}",
-                where=str(homes[second.place].path(second.place)),
-                hint="delete the copy: it is no further result",
+                f"this and {homes[first].path(first)} {clash.what}",
+                where=str(homes[second].path(second)),
+                hint=clash.hint,
             )
         _check_profiles(merged)
     return merged

@@ -17,7 +17,7 @@ from bench.errors import DataError, InputError, NotComparableError, StorageError
 from bench.eval.rescoring import load_record_tasks
 from bench.exchange import campaign_bundle as contents
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name, write_atomically
-from bench.records.integrity import find_record_copies, seal_record
+from bench.records.integrity import find_record_clashes, seal_record
 from bench.records.record import RunRecord, record_to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
@@ -201,10 +201,10 @@ def _select_new(
         what = f"there already with other content: {', '.join(conflicts)}; nothing was added"
         hint = "--campaign NAME adds the bundle under a name of its own"
         raise NotComparableError(what, where=str(store.root), hint=hint)
-    for first, second, why in find_record_copies([*present, *new]):
-        original = store.path(first.place).relative_to(store.root).as_posix()
-        what = f"this and {original} {why}; nothing was added"
-        raise DataError(what, where=str(store.path(second.place)))
+    for clash in find_record_clashes([*present, *new]):
+        original = store.path(clash.first.place).relative_to(store.root).as_posix()
+        what = f"this and {original} {clash.what}; nothing was added"
+        raise DataError(what, where=str(store.path(clash.second.place)))
     make_campaign(store, [*present, *new])  # raises where they can't share a table
     return new, new_grids
 

@@ -22,7 +22,7 @@ from bench.plan.plan import Plan, make_plan
 from bench.records.environment import run_git
 from bench.records.filesystem import write_atomically
 from bench.records.fingerprint import JUDGED, KEYED, find_fact_differences
-from bench.records.integrity import find_record_copies
+from bench.records.integrity import find_record_clashes
 from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.version import __version__
@@ -138,13 +138,19 @@ def _check_seeds(
 
 
 def load_new_records(store: ResultStore) -> list[RunRecord]:
-    """Return the gate's own records, copies of other seeds as failed; raise DataError for damaged ones."""
+    """Return the gate's own records; raise DataError for damaged ones.
+
+    Copies of other seeds, and contradictory results of one key, count as failed.
+    """
     records, damaged = store.scan(with_copies=True)
     for error in damaged.values():
         raise error
     by_place = {record.place: record for record in records}
-    for first, second, why in find_record_copies(records):
-        by_place[second.place] = _fail(second, f"{name_run(first)} and this {why}")
+    for clash in find_record_clashes(records):
+        first, second = clash.first, clash.second
+        by_place[second.place] = _fail(second, f"{name_run(first)} and this {clash.what}")
+        if clash.check == "result":
+            by_place[first.place] = _fail(first, f"{name_run(second)} and this {clash.what}")
     return list(by_place.values())
 
 

@@ -10,13 +10,35 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bench.records.fingerprint import compute_record_key
+from bench.records.fingerprint import compute_family_key, compute_record_key, machine_warnings
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_to_json, training_measurements
 
 AGAIN = "delete the file and run the cell again"  # hint for a damaged record of a campaign
 TOLERANCE = 1e-9  # largest difference of equal scores: another CPU may sum in another order
 _SEAL, _BLANK = "record_sha256", "0" * 64
 _DERIVED = (ALL, "mean", "wmean", "dev")
+
+
+HARDWARE_TOLERANCE = 6e-5  # largest difference of a trained average that we measured between two CPUs
+_REMEDIES = {
+    "copy": "delete the copy: it is no further result",
+    "result": "run both cells again; two machines' results belong in two campaigns",
+}
+
+
+@dataclass(frozen=True)
+class RecordClash:
+    """Two records of one campaign that can't both be results: the check that found it, and the reason."""
+
+    check: str
+    first: RunRecord
+    second: RunRecord
+    what: str
+
+    @property
+    def hint(self) -> str:
+        """The remedy."""
+        return _REMEDIES[self.check]
 
 
 @dataclass(frozen=True)
@@ -86,21 +108,63 @@ def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:
     return sum(part.value * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)
 
 
-def find_record_copies(records: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord, str]]:
-    """Yield pairs of one campaign's records that are copies, and the reason."""
-    # Equal records are accepted of seeds whose training had zero steps, and of one method under two names.
-    by_key: dict[tuple[str, ...], RunRecord] = {}
-    by_content: dict[tuple[object, ...], RunRecord] = {}
+def find_record_clashes(records: Sequence[RunRecord]) -> Iterator[RecordClash]:
+    """Yield the copies among one campaign's records, and the results that contradict each other."""
+    of_row: dict[tuple[str, ...], RunRecord] = {}
+    of_key: dict[str, list[RunRecord]] = {}
+    of_predictions: dict[str, list[RunRecord]] = {}
     for record in records:
-        place = record.profile, record.method, record.suite
-        first = by_key.setdefault((*place, record.key), record)
+        first = of_row.setdefault((record.profile, record.method, record.suite, record.key), record)
         if first is not record:
-            yield first, record, "have one key: one is a copy of the other"
+            yield RecordClash("copy", first, record, "have one key: one is a copy of the other")
             continue
-        trained = training_measurements(record)
-        untrained = trained and not any(stage.get("steps", 1) for stage in trained.values())
-        if record.status != "ok" or record.seed is None or not record.predictions or untrained:
+        if record.status != "ok":
             continue
-        first = by_content.setdefault((*place, record.predictions["sha256"]), record)
-        if first is not record:
-            yield first, record, "are equal to the byte: one is a copy of the other, or the seed is ignored"
+        yield from _find_contradictions(of_key.setdefault(record.key, []), record)
+        of_key[record.key].append(record)
+        if record.seed is None or not record.predictions or _trains_no_step(record):
+            continue
+        same = of_predictions.setdefault(record.predictions["sha256"], [])
+        if copied := next((other for other in same if _is_other_seed(other, record)), None):
+            what = "are equal to the byte: one is a copy of the other, or the seed is ignored"
+            yield RecordClash("copy", copied, record, what)
+        same.append(record)
+
+
+def _find_contradictions(earlier: Sequence[RunRecord], record: RunRecord) -> Iterator[RecordClash]:
+    """Yield the first record of the same key whose scores differ by more than the hardware explains.
+
+    Row names and profiles are not part of the key, so two rows of one run have equal scores.
+    """
+    for first in earlier:
+        if contradiction := _compare_scores(first, record):
+            yield RecordClash("result", first, record, f"have one key and two results: {contradiction}")
+            return
+
+
+def _compare_scores(one: RunRecord, other: RunRecord) -> str:
+    """Return the score of two records of one key that differs too much, or ""."""
+    on_cpu = str(one.provenance.get("device")) == "cpu"
+    repeats = on_cpu and not machine_warnings([one], [other])
+    values = {(score.task, score.subset, score.metric): score.value for score in one.scores}
+    for score in other.scores:
+        name = score.task, score.subset, score.metric
+        # A part may move by the average's bound times the number of parts.
+        parts = 1 if score.task == AVERAGE else max(1, len(other.tasks))
+        bound = TOLERANCE if repeats else HARDWARE_TOLERANCE * parts
+        if name in values and not abs(values[name] - score.value) <= bound:
+            return f"{' '.join(name)} is {values[name]!r} and {score.value!r}"
+    return ""
+
+
+def _trains_no_step(record: RunRecord) -> bool:
+    """Return whether all seeds have equal encoders, as their training has no steps."""
+    trained = training_measurements(record)
+    return bool(trained) and not any(stage.get("steps", 1) for stage in trained.values())
+
+
+def _is_other_seed(one: RunRecord, other: RunRecord) -> bool:
+    """Return whether two records are of one row, or one method, on one suite, and of two seeds."""
+    if (one.profile, one.method, one.suite) == (other.profile, other.method, other.suite):
+        return True
+    return one.seed != other.seed and compute_family_key(one) == compute_family_key(other)

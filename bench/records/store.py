@@ -263,8 +263,8 @@ class ResultStore:
     def scan(self, *, with_copies: bool = False) -> tuple[list[RunRecord], dict[Path, DataError]]:
         """Return all readable records in the order of paths, and the errors of the others.
 
-        Raises InputError for an unknown campaign, NewerRecordError, and DataError for an unreadable folder or
-        a copy of a record, unless ``with_copies`` accepts it.
+        Raises InputError for an unknown campaign, NewerRecordError, and DataError for an unreadable folder.
+        Copies and contradictory results of one key raise it too, unless ``with_copies`` accepts them.
         """
         if not self.root.is_dir():
             parent = self.root.parent
@@ -276,9 +276,9 @@ class ResultStore:
         filesystem.check_readable(self.root)
         paths = (path for path in sorted(self.root.glob("*/*/*/*.json")) if not path.name.startswith("."))
         records, damaged = self._read_paths(paths, (errors.NewerRecordError,))
-        for first, second, why in () if with_copies else integrity.find_record_copies(records):
-            what = f"this and {self.path(first.place)} {why}"
-            raise DataError(what, where=str(self.path(second.place)), hint="delete the copy")
+        for clash in () if with_copies else integrity.find_record_clashes(records):
+            what = f"this and {self.path(clash.first.place)} {clash.what}"
+            raise DataError(what, where=str(self.path(clash.second.place)), hint=clash.hint)
         return records, damaged
 
     def seal(self, record: RunRecord) -> None:

@@ -22,7 +22,7 @@ from bench.gate.kept_encoders import find_encoder_folder
 from bench.nn.model_folder import hash_model
 from bench.plan.plan import PlanInputs
 from bench.records.environment import plugin_file_hashes
-from bench.records.integrity import AGAIN, find_record_copies, find_record_faults, find_seal_fault
+from bench.records.integrity import AGAIN, find_record_clashes, find_record_faults, find_seal_fault
 from bench.records.record import EXTERNAL, RunRecord, parse_record
 from bench.records.store import ResultStore
 from bench.registry import METHODS
@@ -90,9 +90,11 @@ def verify_records(
                 records[where] = record
             settings.progress(1)
         names = {id(record): where for where, record in records.items()}
-        for first, second, why in find_record_copies(list(records.values())):
-            what = f"this and {names[id(first)]} {why}"
-            verified.add(names[id(second)], [("copy", what, "delete the copy: it is no further result")])
+        for clash in find_record_clashes(list(records.values())):
+            first, second = names[id(clash.first)], names[id(clash.second)]
+            verified.add(second, [(clash.check, f"this and {first} {clash.what}", clash.hint)])
+            if clash.check == "result":  # either may be the wrong one
+                verified.add(first, [(clash.check, f"this and {second} {clash.what}", clash.hint)])
         if base in (root, *root.parents):
             external = (record.place for record in records.values() if record.name in EXTERNAL)
             kept = {find_encoder_folder(store, place) for place in external}
