@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from bench.records.fingerprint import compute_family_key, compute_record_key, machine_warnings
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_to_json, training_measurements
+from bench.records.supervision import find_mark_faults
 
 AGAIN = "delete the file and run the cell again"  # hint for a damaged record of a campaign
 TOLERANCE = 1e-9  # largest difference of equal scores: another CPU may sum in another order
@@ -74,7 +75,7 @@ def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
 
 
 def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
-    """Yield contradictions of a record: its key, its tasks, its averages."""
+    """Yield contradictions of a record: its key, its tasks, its averages, its marks."""
     if record.schema == SCHEMA and record.key != compute_record_key(record):
         yield RecordFault("key", "its key is not that of what it says: something of it was edited")
     if record.status != "ok":
@@ -89,6 +90,8 @@ def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
         name = f"{score.task} {score.subset} {score.metric}"
         but = "no items stand behind its parts" if math.isnan(expected) else f"its parts give {expected!r}"
         yield RecordFault("average", f"{name} is {score.value!r}, but {but}")
+    for what in find_mark_faults(record):
+        yield RecordFault("notes", what)
 
 
 def _expected_average(score: Score, scores: Sequence[Score]) -> float | None:

@@ -13,14 +13,14 @@ from bench.data.suites import MINI_SUITES, SUITES, reference_fingerprints
 from bench.errors import DataError, InputError
 from bench.eval.suite_measures import measure_of
 from bench.execution.repetition import parse_record_members
-from bench.method_card import SUPERVISED, MethodCard
+from bench.method_card import MethodCard
 from bench.plan.cell_expansion import profile_options
 from bench.plan.job import MATCHED
 from bench.records.environment import plugin_file_hashes
 from bench.records.filesystem import model_stem
 from bench.records.fingerprint import training_arithmetic
 from bench.records.integrity import AGAIN
-from bench.records.record import RunRecord, is_supervised
+from bench.records.record import RunRecord
 from bench.registry import METHODS
 from bench.stages import ARITHMETIC, ComposedMethod
 from bench.verify.findings import Problem, Verification
@@ -33,7 +33,7 @@ def check_metadata(record: RunRecord, verified: Verification) -> Iterator[Proble
     """Yield such problems; unknown methods and profiles are unchecked."""
     if record.name in METHODS.names():
         yield from _check_card(record)
-        yield from _check_labels(record)
+        yield from _check_members(record)
         yield from check_method_id(record, verified)
     elif record.name not in plugin_file_hashes(record.provenance):  # which --plugin checks by their file
         verified.unchecked[f"method {record.name}: unknown here"] += 1
@@ -64,14 +64,12 @@ def _check_card(record: RunRecord) -> Iterator[Problem]:
     if record.version > card.version:
         yield "method", f"version {record.version} of {name}; this bench has {card.version}", AGAIN
     yield from _check_options(name, record.version, record.options)
-    if card.takes_methods and not record.training.get("members"):
-        yield "method", f"{name} builds on other methods, and it names none", AGAIN
     if card.deterministic and record.seed is not None and not isinstance(method, ComposedMethod):
         what = f"{name} draws nothing, so that it has no seeds, and this is seed {record.seed}"
         yield "method", what, AGAIN
     try:
         members = parse_record_members(record)
-    except InputError:  # _check_labels reports it
+    except InputError:  # _check_members reports it
         return
     for request, member in members:
         if request.name in METHODS.names():
@@ -120,21 +118,12 @@ def _check_plugins(record: RunRecord) -> Iterator[Problem]:
             yield "method", f"it names a plug-in of {name}, which it doesn't build on", AGAIN
 
 
-def _check_labels(record: RunRecord) -> Iterator[Problem]:
-    """Whether it learned from labels, by the cards of its method and its members."""
+def _check_members(record: RunRecord) -> Iterator[Problem]:
+    """Members that are not one method each."""
     try:
-        names = _member_names(record)
+        _member_names(record)
     except DataError as error:
         yield "method", error.what, error.hint or AGAIN
-        return
-    known = names & set(METHODS.names())
-    learned = [name for name in sorted(known) if METHODS.get(name).card.kind == SUPERVISED]
-    if learned and not is_supervised(record):
-        yield "notes", f"it doesn't say that it learned from labels, and {learned[0]} does", AGAIN
-    stages = record.training.get("stages", {}).values()
-    from_pairs = any("pairs" in stage.get("text", {}) for stage in stages)
-    if record.training.get("supervised") and names == known and not learned and not from_pairs:
-        yield "notes", f"it says that it learned from labels, and {record.name} doesn't", AGAIN
 
 
 def _check_data(record: RunRecord) -> Iterator[Problem]:
