@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from bench.errors import BenchError
@@ -101,6 +102,19 @@ def is_count(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """True for a finite number."""
     return is_whole_number(value) or (isinstance(value, float) and abs(value) <= LARGEST)
+
+
+def is_amount(value: Any) -> bool:
+    """True for a finite number from 0, such as seconds."""
+    return is_number(value) and value >= 0
+
+
+def is_moment(value: Any) -> bool:
+    """True for a date and time in ISO form with its time zone."""
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def accept_any(_: Any) -> bool:

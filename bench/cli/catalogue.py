@@ -96,6 +96,7 @@ def _list_shipped(what: str) -> NameRows:
 
 def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
     from bench.records.store import ResultStore
+    from bench.records.timing import start_date
 
     if not results.is_dir():
         raise InputError("the folder does not exist", where=f"--results {results}")
@@ -115,7 +116,7 @@ def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
         counts = f"{methods}, {_format_count(len(records), 'record')}, {failed} failed"
         if damaged:
             counts += f", {len(damaged)} damaged"
-        last = max((str(record.timing.get("started", ""))[:10] for record in records), default="-")
+        last = max((start_date(record)[:10] for record in records), default="") or "-"
         yield folder.name, f"profiles {profiles}, {counts}, last {last}"
 
 

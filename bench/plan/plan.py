@@ -35,6 +35,7 @@ from bench.plan.cell_expansion import (
 from bench.plan.job import Job, add_stages, make_job
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
 from bench.records.fingerprint import FAMILY, KEYED, explain_differences, find_fact_differences
+from bench.records.look_alikes import find_look_alike, find_record_look_alike
 from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
 from bench.registry import METHODS, discover
@@ -276,9 +277,18 @@ def _training_texts(cell: Cell) -> set[str]:
 
 
 def check_folder_names(plan: Plan) -> None:
-    """Raise InputError for new names of campaign, profile or rows that some file system refuses."""
+    """Raise InputError for new names that a file system refuses, or that pose as others by look-alikes."""
     check_new_campaign(plan.spec.results, plan.spec.campaign)
     requests = {request.text: request for request in plan.spec.methods}
+    by_method = {method: requests[text] for text, method in plan.ids.items()}
+    for job in plan.jobs:
+        if look_alike := find_record_look_alike(job.record):
+            hint = _rename_hint(by_method[job.place.method])
+            if not find_look_alike(job.place.method):
+                hint = "rename the profile, the suite's file or its task"
+            expected = "letters of one alphabet in a word"
+            where = f"--methods {job.cell.describe()}"
+            raise InputError(look_alike, where=where, expected=expected, hint=hint)
     rows = {safe_name(method): requests[text] for text, method in plan.ids.items()}
     for label in dict.fromkeys(job.place.profile for job in plan.jobs):
         profile = safe_name(label)

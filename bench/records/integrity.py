@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.records.fingerprint import compute_family_key, compute_record_key, machine_warnings
+from bench.records.look_alikes import find_record_look_alike
 from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_to_json, training_measurements
 from bench.records.supervision import find_mark_faults
+from bench.records.timing import find_timing_faults
 
 AGAIN = "delete the file and run the cell again"  # hint for a damaged record of a campaign
 TOLERANCE = 1e-9  # largest difference of equal scores: another CPU may sum in another order
@@ -75,9 +77,13 @@ def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
 
 
 def find_record_faults(record: RunRecord) -> Iterator[RecordFault]:
-    """Yield contradictions of a record: its key, its tasks, its averages, its marks."""
+    """Yield contradictions of a record: its key, its tasks, its names, times, averages and marks."""
     if record.schema == SCHEMA and record.key != compute_record_key(record):
         yield RecordFault("key", "its key is not that of what it says: something of it was edited")
+    if look_alike := find_record_look_alike(record):
+        yield RecordFault("method", look_alike, "run the cell again under a name of Latin letters")
+    for what in find_timing_faults(record):
+        yield RecordFault("timing", what)
     if record.status != "ok":
         return
     scored = {score.task for score in record.scores if score.subset == ALL}

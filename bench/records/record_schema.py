@@ -6,7 +6,7 @@ Blocks may hold more than their shapes: methods and later versions add facts.
 from __future__ import annotations
 
 from bench import schema
-from bench.schema import Block, ListOf, MapOf, Maybe, Shape, is_count, is_label, is_number, is_text
+from bench.schema import Block, ListOf, MapOf, Maybe, Shape, is_amount, is_count, is_label, is_number, is_text
 
 
 def _each(shape: Shape, *names: str) -> dict[str, Shape]:
@@ -47,14 +47,16 @@ TRAINING = Block(
         "auxiliaries": MapOf(_NAMED),
     }
 )
-_PROBE_TIMES = _each(Maybe(is_number), "sentences_per_second", "peak_memory_mb")
+_PROBE_TIMES = _each(Maybe(is_amount), "sentences_per_second", "peak_memory_mb")
 _TIMING = Block(
     optional={
-        **_each(is_number, "wall_seconds", "cpu_seconds"),
+        **_each(is_amount, "wall_seconds", "cpu_seconds"),
+        "started": schema.is_moment,
+        "cores": Maybe(is_count),
         "processor": is_text,
-        "training_cpu_seconds": MapOf(is_number),
+        "training_cpu_seconds": MapOf(is_amount),
         "training_processor": MapOf(is_text),
-        "probes": Block(optional={"wall_seconds": is_number, **_PROBE_TIMES}),
+        "probes": Block(optional={**_each(is_amount, "wall_seconds", "cpu_seconds"), **_PROBE_TIMES}),
         "merged": Block({"bundle": is_text, "campaign": is_label}, {"by": schema.is_byline}),
     }
 )
@@ -76,7 +78,7 @@ _PROVENANCE = Block(
 _PROBES = Block(
     optional={
         "data": Block({"tasks": _ANY, "sentences": is_count}),
-        "cost": Block(optional=_each(is_number, "gmac", "parameters")),
+        "cost": Block(optional=_each(is_amount, "gmac", "parameters")),
         "attention_sink": Block(optional={"layers": ListOf(ListOf(is_number))}),
     }
 )

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 
 from bench.errors import DataError, printable
 from bench.records.record import RunRecord
+from bench.records.timing import start_date
 from bench.render.grid import plain_text
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import UNREADABLE, by_profile_and_suite, finished_records
@@ -99,7 +100,7 @@ def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
 
     return CampaignEntry(
         campaign.name,
-        date=max((str(r.timing.get("started", "")) for r in records), default=""),
+        date=max(map(start_date, records), default=""),
         profiles=distinct(lambda r: r.profile),
         backbones=distinct(lambda r: r.backbone["name"] if r.backbone else ""),
         texts=distinct(lambda r: str(r.training.get("corpus", {}).get("name", ""))),

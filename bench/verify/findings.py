@@ -18,7 +18,10 @@ CHECKS = {
     "key": "the key is that of everything that the record says",
     "place": "the record is in its own method's, seed's and suite's folder",
     "method": "the method, its version, options and their values are known, and so is the evaluation; the "
-    "row's name says the same of them; a seed stands where one is drawn from",
+    "row's name says the same of them; a seed stands where one is drawn from; no name "
+    "poses as another by letters of another alphabet",
+    "timing": "its seconds are possible: none is negative, none beyond what its cores give, and its start is "
+    "past",
     "notes": "it says whether it learned from labels, and what tables must say of it",
     "tasks": "every task of the suite has a score, and as many items as it says",
     "average": "averages are those of the scores they are made of",

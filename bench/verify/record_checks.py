@@ -25,6 +25,7 @@ from bench.records.environment import plugin_file_hashes
 from bench.records.integrity import AGAIN, find_record_clashes, find_record_faults, find_seal_fault
 from bench.records.record import EXTERNAL, RunRecord, parse_record
 from bench.records.store import ResultStore
+from bench.records.timing import find_future_time
 from bench.registry import METHODS
 from bench.verify.card_checks import check_metadata
 from bench.verify.findings import MAKE_READABLE, REPORT_BUG, Problem, Verification
@@ -184,6 +185,8 @@ def _check_place(store: ResultStore, file: Path, record: RunRecord) -> Iterator[
     """Contradictions of a record in itself, and with its place."""
     for fault in find_record_faults(record):
         yield fault.check, fault.what, fault.hint or AGAIN
+    if future := find_future_time(record):
+        yield "timing", future, "set the clock of that machine, and run the cell again"
     if store.path(record.place) != file:
         what = f"this record of {record.method} is in another's place"
         yield "place", what, "move the copy out of the results folder"
