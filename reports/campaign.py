@@ -13,6 +13,7 @@ from typing import Any
 from bench.comparison.selection import group_by
 from bench.config.sweep_manifest import Manifest
 from bench.errors import DataError
+from bench.records.campaign_manifest import FILE, find_file_fault, read_campaign_manifest
 from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.store import ResultStore
 from bench.render.grid import DASH, Grid
@@ -29,8 +30,14 @@ GRADIENT = "gradient"
 """Folder of ``bench gradient --out``."""
 OTHERS = (OVERLAP, PROBES, ALONG, f"{GRADIENT}/**/*")
 """All files of other commands in the campaign's folder."""
+SELF_SEALED = (ALONG,)
+"""Files that hold a hash of their own content."""
+UNSEALED = "As recorded, under no seal of the campaign"
+"""Mark of what comes from a file that the campaign's manifest doesn't name."""
 REPAIR = "write it again, or move it out of the campaign's folder"
 """Hint on a damaged file of another command."""
+RESEAL = f"restore it; after you wrote it again, delete {FILE} and run bench verify CAMPAIGN --seal"
+"""Hint on a sealed file that changed."""
 _COUNTS = ("task", "level", "sentences", "touched", "pairs", "clean_pairs")
 _COUNTS_NOTE = (
     "Test sentences that a training text contains: exactly, by letters and digits (key), or by "
@@ -106,13 +113,39 @@ class Campaign:
         return self.unrounded.get(record.place, record)
 
     def files(self, pattern: str) -> list[tuple[ResultStore, Path]]:
-        """Return other commands' files in the folders; of those with equal name and content the first."""
+        """Return other commands' files in the folders; of those with equal name and content the first.
+
+        Raises DataError for a file that changed since the campaign's manifest sealed it.
+        """
         files: dict[tuple[str, bytes | None], tuple[ResultStore, Path]] = {}
         for store in self.stores:
+            sealed = self._manifest(store)
             for path in sorted(store.root.glob(pattern)):
                 name = path.relative_to(store.root).as_posix()
+                if name in sealed and (fault := find_file_fault(store.root, name, sealed)):
+                    raise DataError(fault, where=str(path), hint=RESEAL)
                 files.setdefault((name, _read_bytes(path) if self.several else None), (store, path))
         return list(files.values())
+
+    def _manifest(self, store: ResultStore) -> Mapping[str, str]:
+        """Return the hashes of a store's manifest, read once."""
+        key = "manifest", store.root
+        if key not in self.kept:
+            self.kept[key] = read_campaign_manifest(store.root) or {}
+        sealed: Mapping[str, str] = self.kept[key]
+        return sealed
+
+    def unsealed_files(self, store: ResultStore) -> list[str]:
+        """Return the files of other commands that neither the manifest nor a hash of their own seals."""
+        return list_unsealed_files(store.root, self._manifest(store))
+
+    def unsealed_note(self) -> str:
+        """Return a line on the files of other commands that no manifest seals, "" without such a file."""
+        names = []
+        for store in self.stores:
+            unsealed = self.unsealed_files(store)
+            names += [f"{store.campaign}/{name}" if self.several else name for name in unsealed]
+        return f"{UNSEALED}: {', '.join(names)}." if names else ""
 
     def shown(self, method: str) -> str:
         """Return a method's printed name."""
@@ -163,6 +196,19 @@ class Campaign:
         """Return the table of every profile and suite that has one."""
         grids = (make(self, records) for records in by_profile_and_suite(self.records))
         return [grid for grid in grids if grid is not None]
+
+
+def list_side_files(root: Path) -> list[str]:
+    """Return the paths of the files of other commands that reports read, below a campaign."""
+    paths = {path for pattern in OTHERS for path in root.glob(pattern) if path.is_file()}
+    names = sorted(path.relative_to(root).as_posix() for path in paths)
+    return [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
+
+
+def list_unsealed_files(root: Path, sealed: Mapping[str, str]) -> list[str]:
+    """Return those that neither a manifest nor a hash of their own seals."""
+    own = {path.name for pattern in SELF_SEALED for path in root.glob(pattern)}
+    return [name for name in list_side_files(root) if name not in sealed and name not in own]
 
 
 def _read_bytes(path: Path) -> bytes | None:
@@ -232,5 +278,6 @@ def overlap_grids(campaign: Campaign) -> list[Grid]:
         rows = [tuple(row[name] or DASH for name in columns) for row in read_table(path, columns)]
         header = tuple(name.replace("_", " ") for name in columns)
         where = f"{store.campaign}/{path.name}" if campaign.several else path.name
-        grids.append(Grid(f"Overlap with training text, {where}", header, tuple(rows), (note,)))
+        notes = (note, f"{UNSEALED}.") if path.name in campaign.unsealed_files(store) else (note,)
+        grids.append(Grid(f"Overlap with training text, {where}", header, tuple(rows), notes))
     return grids

@@ -29,9 +29,10 @@ from bench.reports.campaign import make_campaign
 from bench.reports.report import render_report
 from bench.verify import archive
 from bench.verify.findings import Verification, verification_json
-from bench.verify.record_checks import SIDE_FILES, VerifySettings, verify_records
+from bench.verify.record_checks import VerifySettings, verify_records
 from bench.verify.record_paths import find_record_files
 from bench.verify.sentence_checks import check_sentences
+from bench.verify.side_files import SIDE_FILES
 
 RESULTS = "results"  # plug-ins lie next to it: ``--plugin`` refuses code from below the results
 _WRITTEN: dict[str, Callable[..., Any]] = {"MethodCard": MethodCard, "Option": Option}

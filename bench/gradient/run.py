@@ -13,7 +13,9 @@ from typing import Any
 
 from bench.errors import InputError
 from bench.plan.plan import Plan
+from bench.records.campaign_manifest import seal_campaign_files
 from bench.records.record import safe_name
+from bench.reports.campaign import GRADIENT
 from bench.stages import planned_steps
 
 SAMPLED, HARDEST, MEASURED = "gradient-grid.csv", "gradient-hardest.csv", "gradient.json"
@@ -48,7 +50,15 @@ def write_sampled(out: Path, seed: int) -> list[Path]:
         shares += [(n, tau, paper[t, j], released[t, j]) for j, n in enumerate(columns)]
     _write_grid_table(out / SAMPLED, ("mu_pos", "mu_neg", *grids), table)
     _write_grid_table(out / HARDEST, ("mu_neg", "tau", "share", "share_released"), shares)
+    _seal_measurements(out, sampled_files(out))
     return sampled_files(out)
+
+
+def _seal_measurements(out: Path, files: Iterable[Path]) -> None:
+    """Seal written files in the campaign's manifest, if the folder is that of a campaign's gradients."""
+    root = out.parent
+    if out.name == GRADIENT and any(root.glob("*/*/*/*.json")):
+        seal_campaign_files(root, [file.relative_to(root).as_posix() for file in files])
 
 
 def _write_grid_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
@@ -157,4 +167,5 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
     folder.mkdir()
     (folder / MEASURED).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     folder.rename(final)
+    _seal_measurements(final.parent, [final / MEASURED])
     return final / MEASURED

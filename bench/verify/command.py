@@ -30,7 +30,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @strict_option(
     "--seal",
     is_flag=True,
-    help="Seal the records of an older bench in which nothing is wrong, in the present schema.",
+    help="Seal records of an older bench in which nothing is wrong, in the present schema, and files of "
+    "other commands beside the records, in the campaign's manifest.",
 )
 @format_option("text", "json")
 @strict_option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a record.")

@@ -36,6 +36,8 @@ CHECKS = {
     "result": "rows of one key have one result, whatever they are called; on other hardware the averages "
     "agree within 0.006 points",
     "grid": "a sweep's grid is in its own place, and its cells are those that the sweep has",
+    "manifest": "the campaign's manifest is whole, and each file of another command that it names is the one "
+    "that it sealed",
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
 }

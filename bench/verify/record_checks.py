@@ -33,9 +33,9 @@ from bench.verify.record_paths import (
     describe_non_file,
     find_record_files,
     find_stray_files,
-    side_files,
     unchecked_folders,
 )
+from bench.verify.side_files import SIDE_FILES, verify_side_files
 from bench.verify.stage_checks import PlannedRerun, check_training, plan_rerun, replace_stage_keys
 from bench.verify.sweep_checks import verify_grids
 
@@ -43,7 +43,6 @@ SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
 NOTES = "notes of records:"
 TRAININGS = "what trainings gave beside the encoder:"
 PROBES = "what probes found"
-SIDE_FILES = "files of other commands beside the records:"
 SIDE_PREFIXES = (SIDE_SCORES, NOTES, TRAININGS, PROBES, SIDE_FILES)
 """Beginnings of unchecked facts that leave every suite score confirmed."""
 _EDITED = "the record was edited, or scored by another program: run the cell again"
@@ -104,8 +103,7 @@ def verify_records(
                 problem = "stray", "no record names this file", remedy
                 verified.add(stray.relative_to(base).as_posix(), [problem])
             verify_grids(root, base, verified)
-            for name in side_files(root):
-                verified.unchecked[f"{SIDE_FILES} {name}"] += 1
+            verify_side_files(root, base, verified, seal=settings.seal)
         sound += [(where, record) for where, record in records.items() if record.status == "ok"]
     failed = {finding.where for finding in verified.findings}
     return verified, [(where, record) for where, record in sound if where not in failed]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bench.errors import InputError
 from bench.records.filesystem import FolderContents, walk_folder
-from bench.reports.campaign import ALONG, GRADIENT, OVERLAP, PROBES
 from bench.verify.findings import MAKE_READABLE, Problem
 
 _NOT_RECORDS = ("stats", "mteb")
@@ -51,12 +50,6 @@ def unchecked_folders(contents: FolderContents) -> Iterator[tuple[Path, Problem]
     for path in contents.linked:
         what = "a link to a folder, whose records are not checked"
         yield path, ("shape", what, "put the folder itself there, or verify that")
-
-
-def side_files(root: Path) -> list[str]:
-    """Return the files of other commands that reports read: overlap, probes, gradients."""
-    files = sorted(path.name for kind in (OVERLAP, PROBES, ALONG) for path in root.glob(kind))
-    return [*files, *[f"{GRADIENT}/"] * (root / GRADIENT).is_dir()]
 
 
 def find_stray_files(root: Path, files: Sequence[Path], kept: set[Path]) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from bench.errors import DataError
 from bench.records.record import safe_name
 from bench.records.store import ResultStore
 from bench.render.figure import Figure, Series
-from bench.reports.campaign import PROBES, REPAIR, Campaign, read_json
+from bench.reports.campaign import PROBES, REPAIR, UNSEALED, Campaign, read_json
 from bench.reports.sections import FILE_FIGURES, load_function
 from bench.schema import LARGEST
 
@@ -28,7 +28,10 @@ def file_figures(campaign: Campaign) -> list[Figure]:
     figures = []
     for maker in FILE_FIGURES:
         for store, drawn in load_function(maker)(campaign):
+            unsealed = set(campaign.unsealed_files(store)) if drawn else set()
             for figure in drawn:
+                if unsealed.intersection(line.removeprefix("file: ") for line in figure.provenance):
+                    figure = replace(figure, provenance=(*figure.provenance, UNSEALED))
                 if campaign.several:
                     name, title = f"{store.campaign}-{figure.name}", f"{figure.title} ({store.campaign})"
                     provenance = f"campaign: {store.campaign}", *figure.provenance

@@ -75,7 +75,7 @@ def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequenc
         "campaign": campaign,
         "parts": parts,
         "missing": missing,
-        "remarks": [*record_notes(campaign.records), *list_unreadable(campaign)],
+        "remarks": _list_remarks(campaign),
         "count": len(readable_records(campaign.records)),
         "facts": describe_provenance(campaign.records, campaign.name),
         "level": f"{100 * LEVEL:g}%",
@@ -89,6 +89,12 @@ def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequenc
         "beyond": BEYOND,
         "most": _MOST_RECORDS,
     }
+
+
+def _list_remarks(campaign: Campaign) -> list[str]:
+    """Return the notes of records, of unreadable ones, and of files that no manifest seals."""
+    unsealed = campaign.unsealed_note()
+    return [*record_notes(campaign.records), *list_unreadable(campaign), *[unsealed] * bool(unsealed)]
 
 
 def _svg_markup(figure: Figure) -> Markup:
