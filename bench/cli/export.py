@@ -9,6 +9,7 @@ import click
 
 from bench.cli import completion
 from bench.cli.options import PATH, check_device, load_plugin_options, make_spec, print_stderr, spec_options
+from bench.cli.signals import finish_command
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -66,7 +67,7 @@ def export_command(method: str, seed: int | None, out: Path, checkpoint: str, **
         index = model_card.build_model_index(name, plan, records, checkpoint)
         facts = {**model_card.collect_model_facts(builder), "model_index": index}
         card = model_card.build_model_card(builder, records, checkpoint)
-        export_encoder(encoder, out, card, facts)
+        export_encoder(encoder, out, card, facts, commit=finish_command)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from types import FrameType
 from typing import Any
 
 import click
 
 from bench.cli import completion
+from bench.cli.signals import handle_sigterm
 from bench.cli.strict_options import strict_option
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
 from bench.version import __version__
@@ -145,7 +143,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        with _set_environment(argv), _handle_sigterm():
+        with _set_environment(argv), handle_sigterm():
             code = cli.main(args=argv, prog_name="bench", standalone_mode=False, obj=tuple(argv))
         if sys.stdout is not None:  # closed by who started us
             sys.stdout.flush()
@@ -158,25 +156,6 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt as error:
         code = _print_error(click.Abort(), error)
     sys.exit(code)
-
-
-@contextmanager
-def _handle_sigterm() -> Iterator[None]:
-    """Let a scheduler's SIGTERM end the block like Ctrl-C; further ones are ignored."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise TerminatedError
-
-    default = threading.current_thread() is threading.main_thread()
-    default = default and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if default:
-        signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        if default:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

@@ -328,6 +328,8 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
             print_stderr(printable(f"{_name_job(job)}: replaces {plan.store.path(job.place)}: {fault}"))
     if done := len(plan.jobs) - len(pending) - conflicts:
         print_stderr(f"{done} of {len(plan.jobs)} cells are done already")
+    if pending:
+        warn_missing_locks(plan)
     console = Console(stderr=True)
     finished = 0
 
@@ -351,6 +353,14 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
         if difference := describe_weight_difference(profile, (job.cell.model for job in plan.jobs)):
             print_stderr(difference)
     return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
+
+
+def warn_missing_locks(plan: Plan) -> None:
+    """Print a warning where the results folder has no locks: two runs would train cells twice."""
+    plan.store.prepare()
+    if not plan.store.has_locks():
+        where = printable(str(plan.spec.results))
+        print_stderr(f"{where}: no locks here (flock): start no second run in it before this one ends")
 
 
 def _name_job(job: Job) -> str:

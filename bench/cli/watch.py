@@ -24,8 +24,9 @@ def watch_command(results: Path, campaign: str | None, once: bool) -> None:
     """Show running cells and their progress.
 
     It works in any terminal that sees the results folder, and shows the columns of `bench run`: stage, step,
-    loss, last dev score, sentences a second, ETA. Cells of killed processes are listed as stopped. It exits
-    when all cells have ended, or by Ctrl-C.
+    loss, last dev score, sentences a second, ETA. Cells of killed processes are listed as stopped. Where no
+    lock shows whether a run lives, the age of its last news is printed. It exits when all cells have ended,
+    or by Ctrl-C.
     """
     from rich.console import Console
 
@@ -48,11 +49,13 @@ def watch_command(results: Path, campaign: str | None, once: bool) -> None:
             click.echo(line)
     if not once:
         with suppress(KeyboardInterrupt), open_display(console) as show:
-            while any(run.alive for run in shown.values()):
+            while any(run.may_run for run in shown.values()):
                 show(shown)
                 time.sleep(LOOK_EVERY)
                 shown = look()
-    if not any(run.alive for run in shown.values()):
+    states = {run.state for run in shown.values()}
+    if states <= {"gone", "unknown"}:
         where = results if campaign is None else results / campaign
         missing = "" if where.is_dir() else " (there is no such folder)"
-        click.echo(f"nothing runs below {printable(str(where))}{missing}")
+        nothing = "nothing is seen to run" if "unknown" in states else "nothing runs"
+        click.echo(f"{nothing} below {printable(str(where))}{missing}")

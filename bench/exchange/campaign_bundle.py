@@ -196,16 +196,17 @@ class Unpacked:
     by: str  # the sender, by its own word; "" if not given
 
 
-def unpack_bundle(file: Path, into: Path) -> Unpacked:
+def unpack_bundle(file: Path, into: Path, commit: Callable[[], object] = lambda: None) -> Unpacked:
     """Write records, sweeps, plug-ins and profiles of a bundle to a new or empty folder, as a whole.
 
+    ``commit`` is called just before the whole folder gets its name.
     The sender's reports are left out: a page from a stranger should stay closed. Raises InputError.
     """
     bundle = archive.read_bundle(file)
     campaign = ResultStore(into / RESULTS, bundle.campaign).campaign
     if into.is_symlink() or (into.exists() and (not into.is_dir() or any(into.iterdir()))):
         raise InputError("it already exists", where=str(into), expected="a folder that is new or empty")
-    with create_folder_atomically(into) as folder:
+    with create_folder_atomically(into, commit) as folder:
         store = ResultStore(folder / RESULTS, campaign)
         write_results(bundle.files, store.root)
         records = _read_records(store, str(file))

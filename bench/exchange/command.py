@@ -22,6 +22,7 @@ from bench.cli.options import (
     seeds_option,
     spec_options,
 )
+from bench.cli.signals import finish_command
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError, printable
@@ -148,7 +149,7 @@ def unpack_command(bundle: Path, into: Path) -> None:
     from bench.exchange.campaign_bundle import RESULTS, unpack_bundle
 
     try:
-        unpacked = unpack_bundle(bundle, into)
+        unpacked = unpack_bundle(bundle, into, finish_command)
     except OSError as error:
         raise InputError(f"{into} can't be written: {error.strerror}", where="--into") from error
     results = into / RESULTS

@@ -1,7 +1,8 @@
 """Progress of running cells: lines of JSON in files of the campaign, for displays, logs and estimates.
 
 ``CAMPAIGN/.running/RUN/run.jsonl`` lists the cells of a run. Each cell has a file with about a line a second.
-The writing process locks each file: an unlocked one is a killed process's. The folder goes with the run.
+The writing process locks each file and names itself in the first line: :mod:`bench.execution.liveness` tells
+the files of killed processes. The folder goes with the run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from bench.records.filesystem import is_locked, lock_descriptor, temporary_path
+from bench.execution.liveness import PROCESS, describe_holder, find_process_state, read_first_and_last
+from bench.records.filesystem import is_older_than, lock_descriptor, temporary_path
 
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
 PHASES = WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED = "wait", "load", "train", "evaluate", "probe", "end"
@@ -32,6 +34,8 @@ Stages = Mapping[str, tuple[str, int]]  # name and steps of missing training sta
 Counts = Mapping[str, int]
 Clock = Callable[[], float]
 _LONGEST = 200  # characters of a text
+_LINE = 2**20  # bytes of a run's first line
+_FORGOTTEN = 7 * 86_400.0  # seconds without a change after which a run of unknown state is cleared away
 _PATIENCE = 10.0  # seconds to wait for another process to clear away
 
 
@@ -44,9 +48,10 @@ class EventFile:
         with suppress(OSError):
             scratch = path if os.name == "nt" else temporary_path(path)  # Windows renames no open file
             self._descriptor = os.open(scratch, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o666)
-            with suppress(OSError):  # where locks are missing, is_event_file_held counts every file as held
+            with suppress(OSError):  # where locks are missing, the process in the first line counts
                 lock_descriptor(self._descriptor)
-            self.write({"time": round(time.time(), 1), "host": socket.gethostname(), **first})
+            begun = {"time": round(time.time(), 1), "host": socket.gethostname()}
+            self.write({**begun, PROCESS: describe_holder(scratch), **first})
             if scratch != path:
                 scratch.replace(path)  # the file is locked and has its first line from the start
 
@@ -210,15 +215,21 @@ def _remove_dead_runs(root: Path) -> None:
     if (root / FOLDER).is_symlink():  # another owner's folder
         return
     for folder in (root / FOLDER).glob("*"):
-        if not is_event_file_held(folder / f"{RUN}{SUFFIX}"):
+        if _is_dead_run(folder):
             shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):  # it holds another run, or is missing
         (root / FOLDER).rmdir()
 
 
-def is_event_file_held(path: Path) -> bool:
-    """Return whether a process holds a file of events, or may hold it, where locks are missing."""
-    return is_locked(path) is not False
+def _is_dead_run(folder: Path) -> bool:
+    """Return whether a run's process is gone, or unknown and without a change for a week."""
+    file = folder / f"{RUN}{SUFFIX}"
+    lines = read_first_and_last(file, _LINE)
+    files = list(folder.glob(f"*{SUFFIX}"))
+    news = [path.stat().st_mtime for path in files if path.exists()]
+    state = find_process_state(file, lines[0] if lines else {}, max(news, default=0.0))
+    forgotten = all(is_older_than(path, _FORGOTTEN) for path in files)
+    return state == "gone" or (state == "unknown" and forgotten)
 
 
 def open_cell_file(folder: Path | None, place: Path, about: Mapping[str, Any]) -> EventFile | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import stat
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +14,19 @@ from typing import Any
 
 from bench.errors import printable
 from bench.execution import events
-from bench.records.filesystem import READ
+from bench.execution.liveness import (
+    PROCESS,
+    ProcessState,
+    find_process_state,
+    parse_line,
+    read_first_and_last,
+)
 
 HEAD = ("cell", "seed", "stage", "step", "loss", "dev", "sent/s", "left")
 QUIET = 60.0  # seconds of silence after which the line of a training cell reports it
 _LONGEST = 1e9  # seconds that are a time
-_PART = 2**16  # bytes read from either end of a file
-_PLAN = 2**20  # the same for a run's own file, whose first line lists all methods
+_PLAN = 2**20  # bytes read of a run's own file, whose first line lists all methods
+_FORGOTTEN = 600.0  # seconds without news after which nobody waits for a run of unknown state
 _MOST = 10_000  # files read in a folder
 _WIDEST = 60  # characters of a text
 Paces = Mapping[tuple[str, str], float]
@@ -90,7 +94,7 @@ class CellStatus:
 
     about: Mapping[str, Any]
     news: Mapping[str, Any]
-    alive: bool
+    state: ProcessState
     age: float  # seconds since the last line by this machine's clock; 0 where the clocks disagree
 
     @property
@@ -106,8 +110,8 @@ class CellStatus:
 
     @property
     def runs(self) -> bool:
-        """True until it ends or is stopped."""
-        return self.alive and self.doing != events.ENDED
+        """True until it ends or is stopped, as far as this machine can tell."""
+        return self.state != "gone" and self.doing != events.ENDED
 
     def measure_paces(self) -> Iterator[tuple[str, float, float]]:
         """Yield work, units and seconds of finished phases and the present stage, unless it failed."""
@@ -154,8 +158,10 @@ class CellStatus:
         seed = finite_number(self.about.get("seed"))
         loss, dev, speed = (finite_number(self.news.get(name)) for name in ("loss", "dev", "speed"))
         activity, eta = self._describe_activity(), ""
-        if not self.alive:
+        if self.state == "gone":
             activity, speed = f"stopped: {activity}", None
+        elif self.state == "unknown":
+            activity, eta = f"perhaps {activity}", f"last news {format_duration(self.age)} ago, ?"
         elif self.doing == events.TRAINS and self.age >= QUIET:
             eta = f"no news for {format_duration(self.age)}, ?"
         else:
@@ -172,8 +178,10 @@ class CellStatus:
     def format_line(self, paces: Paces) -> str:
         """Return the same in words."""
         method, seed, activity, *values = self.format_row(paces)
-        stage = "stage " if self.doing == events.TRAINS and self.alive else ""
+        stage = "stage " if self.doing == events.TRAINS and self.state == "alive" else ""
         forms = ("step {}", "loss {}", "dev {}", "{} sentences/s", "{} left")
+        if self.state == "unknown":
+            forms = (*forms[:-1], "{}")
         parts = [form.format(value) for form, value in zip(forms, values, strict=True) if value]
         return f"{method}{seed and f' seed {seed}'}: {', '.join([stage + activity, *parts])}"
 
@@ -193,7 +201,9 @@ class RunMonitor:
     folder: Path
     ended: dict[str, CellStatus] = field(default_factory=dict)
     cells: list[CellStatus] = field(default_factory=list)  # in progress at the last look
-    alive: bool = False
+    state: ProcessState = "gone"
+    age: float = 0.0  # seconds since the last line of any of its files, by this machine's clock
+    node: str = ""  # name of its machine
     planned: Mapping[str, int] = field(default_factory=dict)  # cells by method
     work: Mapping[str, Work | None] = field(default_factory=dict)  # of all cells by method
     paces: Paces = field(default_factory=dict)
@@ -202,8 +212,11 @@ class RunMonitor:
         """Read new events; ``now`` is in seconds since the epoch."""
         now = time.time() if now is None else now
         plan_file = self.folder / f"{events.RUN}{events.SUFFIX}"
-        self.alive = events.is_event_file_held(plan_file)
-        if not self.planned and (lines := read_first_and_last(plan_file, _PLAN)):
+        lines = read_first_and_last(plan_file, _PLAN)
+        first = lines[0] if lines else {}
+        process = first.get(PROCESS)
+        self.node = _clean_text(process.get("node")) if isinstance(process, dict) else ""
+        if not self.planned and lines:
             cells, work = (lines[0].get(name) for name in ("cells", "work"))
             if isinstance(cells, dict):
                 self.planned = {_clean_text(name): int(finite_number(n) or 0) for name, n in cells.items()}
@@ -214,16 +227,30 @@ class RunMonitor:
             hidden = path.name.startswith(".") or path.suffix != events.SUFFIX
             if hidden or path.stem == events.RUN or path.name in self.ended:
                 continue
-            alive, lines = events.is_event_file_held(path), read_first_and_last(path)
+            lines = read_first_and_last(path)
             if lines is None:
                 continue
             written = finite_number(lines[1].get("time"))
-            cell = CellStatus(*lines, alive, 0.0 if written is None else max(0.0, now - written))
+            state = find_process_state(path, lines[0], written or 0.0)
+            cell = CellStatus(*lines, state, 0.0 if written is None else max(0.0, now - written))
             if cell.doing == events.ENDED:
                 self.ended[path.name] = cell
             else:
                 self.cells.append(cell)
+        newest = max(self._news_times(first), default=0.0)
+        self.age = max(0.0, now - newest) if newest else 0.0
+        self.state = find_process_state(plan_file, first, newest)
         self.paces = self._mean_paces()
+
+    def _news_times(self, first: Mapping[str, Any]) -> Iterator[float]:
+        for line in (first, *(cell.news for cell in (*self.ended.values(), *self.cells))):
+            if (written := finite_number(line.get("time"))) is not None:
+                yield written
+
+    @property
+    def may_run(self) -> bool:
+        """True for a run that lives, or whose state is unknown and whose last news are recent."""
+        return self.state == "alive" or (self.state == "unknown" and self.age < _FORGOTTEN)
 
     def _mean_paces(self) -> Paces:
         units: dict[tuple[str, str], float] = defaultdict(float)
@@ -262,8 +289,12 @@ class RunMonitor:
         done = f"{len(self.ended)} of {_format_count(planned)} cells done"
         if failed := sum(cell.news.get("state") in events.FAILED for cell in self.ended.values()):
             done += f", {failed} failed"
-        if not self.alive:
+        if self.state == "gone":
             return f"{done}; stopped: its process is gone"
+        if self.state == "unknown":
+            where = f" on {self.node}" if self.node else ""
+            age = format_duration(self.age)
+            return f"{done}; last news {age} ago{where}: no lock shows here whether its process runs"
         return f"{done}, {self.estimate_eta()} left"
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -293,38 +324,6 @@ def _list_entries(folder: Path) -> list[Path]:
         return []
 
 
-def read_first_and_last(path: Path, part: int = _PART) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return the first and last whole line of a file of events, if any, from ``part`` bytes of either end."""
-    try:
-        descriptor = os.open(path, READ)
-    except OSError:
-        return None
-    try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            return None
-        head = os.read(descriptor, part)
-        os.lseek(descriptor, max(0, state.st_size - part), os.SEEK_SET)
-        tail = os.read(descriptor, part)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    first = _parse_line(head.partition(b"\n")[0]) if b"\n" in head else None
-    for line in reversed(tail.split(b"\n")[-4:-1]):  # text after the last line's end is being written
-        if first is not None and (last := _parse_line(line)) is not None:
-            return first, last
-    return None
-
-
-def _parse_line(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 class EventTail:
     """New lines of a file that another process appends to."""
 
@@ -341,7 +340,7 @@ class EventTail:
             return []
         whole = text[: text.rfind(b"\n") + 1]
         self._at += len(whole)
-        return [line for part in whole.splitlines() if (line := _parse_line(part)) is not None]
+        return [line for part in whole.splitlines() if (line := parse_line(part)) is not None]
 
 
 def _clean_text(value: Any) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bench.errors import StorageError, storage_reason
+from bench.records.filesystem import do_locks_exclude
 from bench.stages import Stage
 
 _MANIFEST, _FACTS = "MANIFEST.json", "facts.json"
@@ -75,8 +76,9 @@ class StageCache:
         if self.find(stage) is not None:
             yield None
             return
-        for leftover in self.root.glob(f".{stage.key}.*.tmp"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        if do_locks_exclude(self.root):  # otherwise another process may train the same stage now
+            for leftover in self.root.glob(f".{stage.key}.*.tmp"):
+                shutil.rmtree(leftover, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{stage.key}.", suffix=".tmp", dir=self.root))
         try:
             if self.find(stage) is not None:
@@ -87,8 +89,9 @@ class StageCache:
             target = self.root / stage.key
             (folder / _FACTS).write_text(json.dumps(work.facts, indent=1, sort_keys=True, allow_nan=False))
             (folder / _MANIFEST).write_text(json.dumps(_hash_files(folder), indent=1, sort_keys=True))
-            shutil.rmtree(target, ignore_errors=True)  # a damaged one
-            folder.rename(target)
+            if self.find(stage) is None:  # without locks another process may have finished it meanwhile
+                shutil.rmtree(target, ignore_errors=True)  # a damaged one
+                folder.rename(target)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -99,8 +102,11 @@ class StageCache:
         return storage_reason(error)
 
     def clear_leftovers(self) -> None:
-        """Remove the temporary folders of killed processes."""
-        for leftover in self.root.glob(".*.tmp"):
+        """Remove the temporary folders of killed processes; keep all where locks don't tell them apart."""
+        leftovers = list(self.root.glob(".*.tmp"))
+        if not leftovers or not do_locks_exclude(self.root):
+            return
+        for leftover in leftovers:
             key = leftover.name.split(".")[1]
             with suppress(OSError, Timeout), FileLock(self.root / f".{key}.lock", blocking=False):
                 shutil.rmtree(leftover, ignore_errors=True)

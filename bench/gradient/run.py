@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from bench.errors import InputError
 from bench.plan.plan import Plan
 from bench.records.campaign_manifest import seal_campaign_files
+from bench.records.filesystem import create_folder_atomically, write_atomically
 from bench.records.record import safe_name
 from bench.reports.campaign import GRADIENT
 from bench.stages import planned_steps
@@ -31,7 +35,15 @@ def sampled_files(out: Path) -> list[Path]:
 
 
 def write_sampled(out: Path, seed: int) -> list[Path]:
-    """Write the figures of sampled angles (2, 3, 4 and 10) into a folder; return the files."""
+    """Write the figures of sampled angles (2, 3, 4 and 10) into a folder; return the files.
+
+    Raises InputError if another process writes them.
+    """
+    with _hold_measurement(out / SAMPLED):
+        return _write_sampled_files(out, seed)
+
+
+def _write_sampled_files(out: Path, seed: int) -> list[Path]:
     from bench.gradient import sampled_angles as probe
 
     rows, columns = probe.positive_means(), probe.negative_means()
@@ -62,11 +74,12 @@ def _seal_measurements(out: Path, files: Iterable[Path]) -> None:
 
 
 def _write_grid_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[float]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        for row in rows:
-            writer.writerow([f"{value:.6g}" for value in row])
+    stream = StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(header)
+    for row in rows:
+        writer.writerow([f"{value:.6g}" for value in row])
+    write_atomically(path, stream.getvalue().encode())
 
 
 def check_watched_plan(plan: Plan) -> None:
@@ -117,12 +130,49 @@ def measurement_folder(plan: Plan, out: Path) -> Path:
     return out / f"{safe_name(cell.method)}-seed-{cell.seed}"
 
 
+@contextmanager
+def _hold_measurement(path: Path) -> Iterator[None]:
+    """Hold the lock of a file or folder of measurements; raises InputError if another process has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    # where locks are missing, the name of the finished folder decides
+    with suppress(OSError, NotImplementedError):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            hint = "wait for it, or name another folder"
+            raise InputError("another process is measuring this", where=str(path), hint=hint) from error
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):  # Windows removes no open file
+                Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+
 def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
     """Train one method and write the measurement into a new folder; return the file.
 
     "after" is the selected checkpoint, as it is evaluated. The folder gets its name when it is complete, and
-    holds no weights: a campaign's records are searched beside it.
+    holds no weights: a campaign's records are searched beside it. Raises InputError if another process
+    measures it, or has done so.
     """
+    with _hold_measurement(final):
+        if final.exists():
+            raise InputError("the folder already exists", where=str(final), expected="a new one")
+        with create_folder_atomically(final) as folder:
+            measured = _measure(plan, folder, most, progress)
+            for path in folder.iterdir():  # weights and curves of the training
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            text = json.dumps(measured, indent=1, allow_nan=False) + "\n"
+            (folder / MEASURED).write_text(text, encoding="utf-8")
+        _seal_measurements(final.parent, [final / MEASURED])
+    return final / MEASURED
+
+
+def _measure(plan: Plan, folder: Path, most: int, progress: Progress) -> dict[str, Any]:
+    """Train one method in a folder and return its measurement."""
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
     from bench.gradient.held_out import watch_training
@@ -135,9 +185,6 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
     if cell.model is None or cell.seed is None:
         raise ValueError("a cell that trains has a model and a seed")
     model, seed, dropout = cell.model.path, cell.seed, float(dict(cell.options)["dropout"])
-    folder = final.with_name(f".{final.name}.unfinished")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
 
     def figures(source: Path, sentences: Sequence[str]) -> dict[str, Any]:
         encoder = TransformerEncoder(source, device=plan.spec.device)
@@ -153,7 +200,7 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
         builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
         given = builder.context(stage, {}, folder)
         facts, held, snapshots = watch_training(stage.spec.train, given, most=most)
-        measured = {
+        return {
             "method": cell.method,
             "seed": seed,
             "stage": stage.key,
@@ -163,9 +210,3 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
             "before": figures(model, held),
             "after": figures(folder / "selected", held),
         }
-    shutil.rmtree(folder)
-    folder.mkdir()
-    (folder / MEASURED).write_text(json.dumps(measured, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    folder.rename(final)
-    _seal_measurements(final.parent, [final / MEASURED])
-    return final / MEASURED

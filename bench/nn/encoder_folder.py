@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,17 +93,25 @@ def check_target(out: Path) -> None:
         raise InputError("the folder is not empty", where=f"--out {out}", expected="a new folder")
 
 
-def export_encoder(encoder: Encoder, out: Path, card: str, about: Mapping[str, Any] | None = None) -> None:
+def export_encoder(
+    encoder: Encoder,
+    out: Path,
+    card: str,
+    about: Mapping[str, Any] | None = None,
+    *,
+    commit: Callable[[], object] = lambda: None,
+) -> None:
     """Write an encoder atomically as a folder that gives the same vectors when it is loaded.
 
     It is a transformer, plain or with prompts, a table of token vectors, or a sum of such encoders. ``out``
     is new or empty. ``card`` is markdown; front matter (``about``, see
-    :func:`bench.nn.model_metadata.format_front_matter`) and loading instructions are added. Raises InputError
-    for a folder with content, another kind of encoder, or changed layers; BenchError where writing fails.
+    :func:`bench.nn.model_metadata.format_front_matter`) and loading instructions are added. ``commit`` is
+    called just before the whole folder gets its name. Raises InputError for a folder with content, another
+    kind of encoder, or changed layers; BenchError where writing fails.
     """
     check_target(out)
     try:
-        with create_folder_atomically(out.resolve()) as folder:
+        with create_folder_atomically(out.resolve(), commit) as folder:
             _write_encoder(encoder, folder)
             readme = _format_readme(encoder, card, about or {})
             (folder / "README.md").write_text(readme, "utf-8", newline="\n")

@@ -10,11 +10,14 @@ import re
 import shutil
 import stat
 import sys
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from bench.errors import DataError, InputError
 
@@ -91,6 +94,7 @@ else:
     except ImportError:  # a Python built without it
         fcntl = None  # type: ignore[assignment]
 
+_NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 _BYTE = 2**30  # byte that Windows locks, which makes it unreadable: beyond the end of every file
 READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 """Flags to open untrusted files, which may be pipes or links."""
@@ -136,6 +140,27 @@ def is_locked(path: Path, *, shared: bool = False) -> bool | None:
     return False
 
 
+@cache
+def do_locks_exclude(folder: Path) -> bool:
+    """Return whether a lock in a folder keeps others out: False where locks are missing or do nothing.
+
+    Two descriptors of one process exclude each other where locks work. The file stays in the folder.
+    """
+    descriptors: list[int] = []
+    try:
+        for _ in range(2):
+            descriptors.append(os.open(folder / ".probe.lock", os.O_RDWR | os.O_CREAT, 0o666))
+            lock_descriptor(descriptors[-1], wait=False)
+    except (BlockingIOError, PermissionError):  # held by the first, or by another process's question
+        return True
+    except OSError as error:  # a full disk or a missing folder leaves the answer open
+        return error.errno not in _NO_LOCKS
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return False
+
+
 @dataclass
 class FolderContents:
     """Visible contents of a folder in the order of paths."""
@@ -167,15 +192,18 @@ def check_readable(folder: Path) -> None:
         raise DataError(f"this folder can't be read: {why}", where=str(path), hint=hint)
 
 
-def _host_name() -> str:
+def _read_machine() -> dict[str, str]:
     """Return name and boot id of this machine, and the namespace of its process ids: names may be shared."""
-    facts = [platform.node()[:40]]
+    facts = {"node": platform.node()[:40]}
     with suppress(OSError):
-        facts += [Path("/proc/sys/kernel/random/boot_id").read_text()[:8], os.readlink("/proc/self/ns/pid")]
-    return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(facts)).strip("-")
+        facts["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+        facts["space"] = os.readlink("/proc/self/ns/pid")
+    return facts
 
 
-_HOST = _host_name()
+_MACHINE = _read_machine()
+_HOST = re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(_MACHINE.values())).strip("-")
+_ABANDONED = 86_400.0  # seconds after which another machine's temporary file is nobody's
 _TEMPORARY = re.compile(r"\..+\.[A-Za-z0-9-]*\.\d+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
@@ -202,6 +230,22 @@ def find_temporary_files(folder: Path) -> list[Path]:
     return [path for path in folder.glob(".*.tmp") if _TEMPORARY.fullmatch(path.name)]
 
 
+def is_abandoned(path: Path) -> bool:
+    """Return whether a temporary file's process has surely ended: here by its number, elsewhere by age."""
+    name, number = path.name.removesuffix(".tmp").split(".")[-3:-1]
+    if name == _HOST:
+        return not _is_process_alive(number)
+    return is_older_than(path, _ABANDONED)
+
+
+def is_older_than(path: Path, seconds: float) -> bool:
+    """Return whether a file was last changed so long ago; False for a missing one."""
+    try:
+        return time.time() - path.stat().st_mtime > seconds
+    except OSError:
+        return False
+
+
 def _is_process_alive(process: str) -> bool:
     if os.name == "nt":  # where os.kill ends the process for any signal
         return True
@@ -212,6 +256,39 @@ def _is_process_alive(process: str) -> bool:
     except (PermissionError, ValueError, OverflowError):  # another user's, or no number
         return True
     return True
+
+
+def describe_process() -> dict[str, Any]:
+    """Return facts that identify this process: its machine, its number, its start where known."""
+    return {**_MACHINE, "pid": os.getpid(), "began": _read_process_start(os.getpid())}
+
+
+def is_same_machine(process: Mapping[str, Any], *, shared_kernel: bool = False) -> bool:
+    """Return whether facts of :func:`describe_process` are of this machine since its last start.
+
+    With ``shared_kernel`` a container of the same machine counts, whose process numbers mean others.
+    """
+    names = ("boot",) if shared_kernel and "boot" in _MACHINE else ("node", "boot", "space")
+    return all(process.get(name) == _MACHINE.get(name) for name in names)
+
+
+def is_described_process_alive(process: Mapping[str, Any]) -> bool:
+    """Return whether a process of this machine still runs; a later one of the same number doesn't count."""
+    number = process.get("pid")
+    if type(number) is not int or number < 1 or not _is_process_alive(str(number)):
+        return False
+    began, now = process.get("began"), _read_process_start(number)
+    return began is None or now is None or began == now
+
+
+def _read_process_start(number: int) -> str | None:
+    """Return when a process started, in ticks since the boot, where Linux says it."""
+    try:
+        line = Path(f"/proc/{number}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = line.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
+    return fields[19] if len(fields) > 19 else None
 
 
 def read_regular_file(path: Path) -> bytes:
@@ -251,13 +328,17 @@ def check_new_folder(path: Path) -> None:
 
 
 @contextmanager
-def create_folder_atomically(path: Path) -> Iterator[Path]:
-    """Yield a new folder, which at the end replaces an empty or missing one; raises OSError."""
+def create_folder_atomically(path: Path, commit: Callable[[], object] = lambda: None) -> Iterator[Path]:
+    """Yield a new folder, which at the end replaces an empty or missing one; raises OSError.
+
+    ``commit`` is called when the folder is complete, just before it gets its name.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = temporary_path(path)
     scratch.mkdir()
     try:
         yield scratch
+        commit()
         if os.name == "nt" and path.is_dir():
             path.rmdir()  # Windows renames to no existing folder
         scratch.rename(path)

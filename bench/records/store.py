@@ -122,10 +122,15 @@ class ResultStore:
     def clear_leftovers(self) -> None:
         """Remove temporary files of killed processes from unlocked folders."""
         folders = {leftover.parent for leftover in self.root.glob("*/*/*/.*.tmp")}
+        sure = self.has_locks()
         for folder in filter(self._is_real_folder, folders):
             with suppress(errors.StorageError), self._lock_folder(folder, wait=False) as mine:
                 if mine:
-                    _remove_temporary_files(folder)
+                    _remove_temporary_files(folder, held=sure)
+
+    def has_locks(self) -> bool:
+        """Return whether locks of the campaign keep other processes out, on this machine."""
+        return filesystem.do_locks_exclude(self.root / ".locks")
 
     def _is_real_folder(self, folder: Path) -> bool:
         """Return whether a cell's folder and its parents are real: a link could lead anywhere."""
@@ -233,7 +238,7 @@ class ResultStore:
         self._check_real_folder(folder)
         with self._lock_folder(folder, wait=wait) as mine:
             if mine:
-                _remove_temporary_files(folder)
+                _remove_temporary_files(folder, held=self.has_locks())
             yield mine
 
     @contextmanager
@@ -245,9 +250,10 @@ class ResultStore:
         except Timeout:
             yield False
             return
-        except OSError as error:
-            what = f"the lock of {folder.name} can't be written: {error.strerror}"
-            raise errors.StorageError(what, where=lock.lock_file) from error
+        except (OSError, NotImplementedError) as error:  # the second by filelock, where flock is missing
+            what = f"the lock of {folder.name} can't be written: {getattr(error, 'strerror', None) or error}"
+            hint = "name another folder with --results, on a file system that has locks (flock)"
+            raise errors.StorageError(what, where=lock.lock_file, hint=hint) from error
         try:
             yield True
         finally:
@@ -314,11 +320,12 @@ class ResultStore:
         return records, damaged
 
 
-def _remove_temporary_files(folder: Path) -> None:
-    """Remove temporary files of a folder whose lock is held."""
+def _remove_temporary_files(folder: Path, *, held: bool) -> None:
+    """Remove temporary files of a folder whose lock is ``held``; otherwise only those of ended processes."""
     for leftover in filesystem.find_temporary_files(folder):
-        with suppress(OSError):
-            leftover.unlink(missing_ok=True)
+        if held or filesystem.is_abandoned(leftover):
+            with suppress(OSError):
+                leftover.unlink(missing_ok=True)
 
 
 def _list_folder(parent: Path) -> list[Path]:

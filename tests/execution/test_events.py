@@ -21,7 +21,8 @@ from bench.cli import terminal
 from bench.cli.terminal import format_progress, open_display
 from bench.execution import events, runner
 from bench.execution.cell_run import run_cell
-from bench.execution.monitor import Eta, RunMonitor, find_run_folders, read_first_and_last
+from bench.execution.liveness import read_first_and_last
+from bench.execution.monitor import Eta, RunMonitor, find_run_folders
 from bench.execution.tracker_logs import open_logs
 from tests.support.cli import Cli, records, refusal
 from tests.support.executors import Clock
@@ -251,7 +252,7 @@ def test_a_cell_without_an_end_was_stopped_and_the_next_run_clears_it_away(root:
         for run in runs.values():
             run.look()
         dead, living = runs["left"], runs[alive.name]
-        assert (dead.alive, living.alive) == (False, True)
+        assert (dead.state, living.state) == ("gone", "alive")
         assert not missing_facts(dead.summary(), "0 of 1", "stopped")
         assert [run.rows()[0][2:4] for run in (dead, living)] == [("stopped: sub", ""), ("sub", "0 of 10")]
         events.clear_dead_runs(root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import itertools
 import json
 import math
@@ -15,9 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 from bench.data.toy_suite import make_toy_task
 from bench.errors import BenchError, InputError
+from bench.gradient import held_out
 from bench.gradient.command import gradient_command as command
 from bench.gradient.figures import gradient_figures
 from bench.gradient.held_out import hold_out, take_snapshot, watch_training
@@ -31,6 +34,7 @@ from bench.gradient.real_embeddings import (
     pair_cosines,
     required_ratios,
 )
+from bench.gradient.run import SAMPLED, write_sampled
 from bench.gradient.sampled_angles import (
     LOSSES,
     FloatArray,
@@ -603,3 +607,55 @@ def test_only_cls_is_measured(wrong: str, fact: str, where: tuple[str, ...], tmp
         )
     assert not missing_facts(caught.value, wrong.split(",")[0], fact)
     assert list((tmp_path / "out").glob("*")) == []
+
+
+def test_a_folder_is_measured_by_one_process(
+    where: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second command neither removes the first one's training nor writes into its files."""
+    method, seen = f"paradigm[{STEPS},lr=1e-3]", list[str]()
+    watch = held_out.watch_training
+
+    def watch_beside(train: Any, given: StageContext, **options: Any) -> Any:
+        watched = watch(train, given, **options)
+        with pytest.raises(InputError, match="another process is measuring this") as caught:
+            run(method, "--most", "128", *where)
+        seen.append(str(caught.value))
+        return watched
+
+    monkeypatch.setattr(held_out, "watch_training", watch_beside)
+    run(method, "--most", "128", *where)
+    assert len(seen) == 1
+    assert "name another folder" in seen[0]
+    (folder,) = (tmp_path / "out").iterdir()
+    assert [path.name for path in folder.iterdir()] == ["gradient.json"]
+
+
+@pytest.mark.parametrize("lacks", [OSError(errno.ENOTSUP, "no locks"), NotImplementedError("no locks")])
+def test_without_locks_the_first_finished_measurement_stays(
+    where: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: Exception
+) -> None:
+    def refuse(lock: Any, **_: object) -> None:
+        raise lacks
+
+    watch = held_out.watch_training
+
+    def watch_beside(train: Any, given: StageContext, **options: Any) -> Any:
+        monkeypatch.setattr(held_out, "watch_training", watch)
+        run(method, "--most", "128", *where)
+        return watch(train, given, **options)
+
+    method = f"paradigm[{STEPS},lr=1e-3]"
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    monkeypatch.setattr(held_out, "watch_training", watch_beside)
+    with pytest.raises(InputError, match="can't be written"):
+        run(method, "--most", "128", *where)
+    (folder,) = (tmp_path / "out").iterdir()
+    assert [path.name for path in folder.iterdir()] == ["gradient.json"]
+
+
+def test_sampled_figures_are_written_by_one_process(tmp_path: Path) -> None:
+    lock = FileLock(tmp_path / f".{SAMPLED}.lock")
+    with lock, pytest.raises(InputError, match="another process is measuring this"):
+        write_sampled(tmp_path, 1)
+    assert not (tmp_path / SAMPLED).exists()

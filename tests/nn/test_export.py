@@ -6,6 +6,7 @@ import errno
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -571,3 +572,35 @@ def test_load_is_lazy() -> None:
     code = "import sys, bench; assert callable(bench.load); print({'torch', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "set()\n", done
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("when", ["_check_reloaded", "rename"])
+def test_a_signal_leaves_a_whole_folder_and_success_or_neither(
+    run: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, number: int
+) -> None:
+    """Before, a signal just after the writing left the whole folder, and the command said "interrupted"."""
+    rename = Path.rename
+
+    def interrupted(*arguments: Any) -> Any:
+        result = rename(*arguments) if when == "rename" else None
+        signal.raise_signal(number)
+        return result
+
+    monkeypatch.setattr(Path if when == "rename" else module, when, interrupted)
+    usual: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    before = {name: signal.signal(name, handler) for name, handler in usual.items()}
+    try:
+        code, out, err = run("untrained", "--out", str(tmp_path / "x" / "out"))
+        restored = signal.getsignal(signal.SIGTERM)
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler or signal.SIG_DFL)
+    names = [path.name for path in (tmp_path / "x").iterdir()]
+    if when == "rename":
+        assert (code, names, restored) == (0, ["out"], signal.SIG_IGN)
+        assert "dimensions" in out
+        bench.load(str(tmp_path / "x" / "out"))
+    else:
+        assert (code, names, out) == (143 if number == signal.SIGTERM else 130, [], "")
+        assert "interrupted" in err
