@@ -15,6 +15,7 @@ from bench.config.sweep_manifest import Manifest
 from bench.errors import DataError
 from bench.records.campaign_manifest import FILE, find_file_fault, read_campaign_manifest
 from bench.records.record import RecordPlace, RunRecord, is_supervised
+from bench.records.sealed_plan import SealedPlan, load_plan
 from bench.records.store import ResultStore
 from bench.render.grid import DASH, Grid
 from bench.reports.method_family import MethodFamily, choose_family
@@ -71,6 +72,8 @@ class Campaign:
         homes: Of several campaigns the one that has a record, by the record's place.
         last: True if scores of trained methods are the last checkpoint's.
         unrounded: The stored records by their place, if ``rounded``.
+        plans: Sealed plans by the name of their campaign.
+        whole: False for some of a campaign's records, which don't show what is missing of its plan.
         kept: Values shared by parts of a report, computed once.
     """
 
@@ -92,6 +95,8 @@ class Campaign:
     named: tuple[str, ...] = ()
     all_rows: bool = False
     unrounded: Mapping[RecordPlace, RunRecord] = field(default_factory=dict, compare=False, repr=False)
+    plans: Mapping[str, SealedPlan] = field(default_factory=dict, compare=False)
+    whole: bool = True
     kept: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -228,15 +233,39 @@ def make_campaign(
     rounded: bool = False,
 ) -> Campaign:
     """Return the records of a campaign as a report reads them; raises as :func:`prepare_campaign`."""
-    return prepare_campaign(Campaign((store,), tuple(records), tuple(sweeps), baseline, rounded))
+    baseline, family, margin = choose_test((store,), baseline, None, None)
+    source = Campaign((store,), tuple(records), tuple(sweeps), baseline, rounded)
+    return prepare_campaign(replace(source, family_kind=family, margin=margin))
+
+
+def load_plans(stores: Iterable[ResultStore]) -> dict[str, SealedPlan]:
+    """Return the sealed plans of campaigns by name; raises DataError for a damaged one."""
+    plans = ((store.campaign, load_plan(store.root)) for store in stores)
+    return {name: plan for name, plan in plans if plan is not None}
+
+
+def choose_test(
+    stores: Sequence[ResultStore], baseline: str | None, family: str | None, margin: float | None
+) -> tuple[str | None, str | None, float]:
+    """Return baseline, family and margin: those that are given, otherwise those of one campaign's plan."""
+    plans = load_plans(stores)
+    if len(stores) > 1 or not plans:
+        return baseline, family, MARGIN if margin is None else margin
+    (plan,) = plans.values()
+    if baseline is None and family is None:
+        baseline = plan.baseline
+        family = plan.family
+    return baseline, family, plan.margin if margin is None else margin
 
 
 def prepare_campaign(campaign: Campaign) -> Campaign:
-    """Return a campaign with checked records, its averages rounded if ``rounded``.
+    """Return a campaign with checked records and its plans, its averages rounded if ``rounded``.
 
     Raises:
+        DataError: a damaged plan.
         NotComparableError: a method's seeds under different specifications, or a suite's rows on other data.
     """
+    campaign = replace(campaign, plans=load_plans(campaign.stores))
     if campaign.rounded:
         kept = {record.place: record for record in campaign.records}
         campaign = replace(campaign, records=tuple(round_averages(campaign.records)), unrounded=kept)

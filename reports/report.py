@@ -13,6 +13,7 @@ from bench.render.formats import FILE, Screen, frame_csv, render_grids, render_j
 from bench.reports.campaign import Campaign
 from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
 from bench.reports.merge_campaigns import append_doubts
+from bench.reports.planned_runs import add_planned_column
 from bench.reports.record_groups import long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
@@ -86,6 +87,8 @@ def _refuse_columns(look: TableOptions, hint: str) -> None:
 def _long_csv(campaign: Campaign, look: TableOptions) -> str:
     """The records' values, a row each."""
     frame = long_frame(campaign.records, lambda record: campaign.home(record).campaign)
+    if campaign.plans:
+        frame = add_planned_column(frame, campaign)
     frame["method"] = frame["method"].map(campaign.shown)
     formats.check_columns(look.columns, list(frame.columns))
     wanted = formats.column_positions(list(frame.columns), look.columns) or range(len(frame.columns))

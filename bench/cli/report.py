@@ -61,7 +61,8 @@ _paper_options = combine_options(
     "--baseline",
     metavar="METHOD",
     shell_complete=completion.recorded_method,
-    help="Row that the others are compared with; default: simcse, if it has two seeds.",
+    help="Row that the others are compared with; default: the sealed plan's, otherwise simcse, if it has two "
+    "seeds.",
 )
 @strict_option(
     "--family",
@@ -73,9 +74,8 @@ _paper_options = combine_options(
 @strict_option(
     "--margin",
     type=POSITIVE_POINTS,
-    default=0.5,
-    show_default=True,
-    help="Points within which a row counts as equal to the baseline.",
+    help="Points within which a row counts as equal to the baseline; default: the sealed plan's, otherwise "
+    "0.5.",
 )
 @strict_option("--all-rows", is_flag=True, help="List rows that are set aside too: variants, single seeds.")
 @strict_option("--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE does.")
@@ -192,13 +192,13 @@ def _load_campaign(
     published: bool,
     rank_supervised: bool,
     family_kind: str | None,
-    margin: float,
+    margin: float | None,
     all_rows: bool,
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of one or several campaigns, and the errors of unreadable records."""
     from bench.comparison.selection import match_method_id
     from bench.reports import merge_campaigns, method_choice
-    from bench.reports.campaign import Campaign, prepare_campaign
+    from bench.reports.campaign import Campaign, choose_test, prepare_campaign
     from bench.reports.record_groups import last_checkpoints
 
     stores = merge_campaigns.parse_campaigns(results, campaign)
@@ -220,6 +220,11 @@ def _load_campaign(
         if method not in row_names:
             raise not_one_of(f"no record of '{baseline}'", baseline, sorted(row_names), where="--baseline")
         baseline = method
+    named_baseline = baseline is not None
+    given = None if margin is None else margin / 100
+    planned, family_kind, difference = choose_test(stores, baseline, family_kind, given)
+    present = {record.method for record in records}
+    baseline = planned if planned in present else baseline  # --methods may leave out the planned one
     sweeps = tuple(merge_campaigns.merge_sweeps(stores, profile, suite))
     source = prepare_campaign(
         Campaign(
@@ -227,13 +232,14 @@ def _load_campaign(
             homes=merge_campaigns.record_stores(merged),
             rank_supervised=rank_supervised,
             family_kind=family_kind,
-            margin=margin / 100,
+            margin=difference,
             all_rows=all_rows,
             last=checkpoint == "last",
         )
     )
     source = method_choice.restrict_campaign(source, rows, known, given=order == "given")
     names = method_choice.PUBLISHED if names is None and published else names
-    _check_baseline(source)
+    if named_baseline:
+        _check_baseline(source)
     source = method_choice.name_methods(source, names, {entry.record.method for entry in collected})
     return source, [error for entry in merged for error in entry.errors]

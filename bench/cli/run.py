@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -94,6 +94,26 @@ estimate_option = strict_option(
     "Repeatable.",
 )
 @strict_option("--force", is_flag=True, help="Run finished cells again and replace their records.")
+@strict_option(
+    "--plan",
+    "sealing",
+    is_flag=True,
+    help="First seal methods, seeds, suites and tests in the campaign's folder. Reports then say what is "
+    "missing of them, and what is beside them.",
+)
+@strict_option("--baseline", metavar="METHOD", help="With --plan: row to compare with; default: simcse.")
+@strict_option(
+    "--family",
+    "family_kind",
+    type=click.Choice(["baseline", "all"]),
+    help="With --plan: tests of rows against the baseline, or of all pairs.",
+)
+@strict_option(
+    "--margin",
+    type=POSITIVE_POINTS,
+    metavar="POINTS",
+    help="With --plan: points within which a row counts as equal to the baseline; default: 0.5.",
+)
 def run_command(
     dry_run: bool,
     estimate: bool,
@@ -103,6 +123,10 @@ def run_command(
     deadline: float | None,
     shard: str | None,
     logs: tuple[str, ...],
+    sealing: bool,
+    baseline: str | None,
+    family_kind: str | None,
+    margin: float | None,
     **options: Any,
 ) -> None:
     """Train and evaluate methods over seeds and suites.
@@ -112,6 +136,7 @@ def run_command(
     from bench.cli.seed_power_table import check_detection_options, print_detection
     from bench.execution.runner import Deadline, check_early_data
     from bench.plan.plan import check_folder_names, make_plan
+    from bench.reports.campaign import MARGIN
 
     begin, dry = time.monotonic(), dry_run or estimate
     if logs:
@@ -123,10 +148,14 @@ def run_command(
         expected = "--estimate or --dry-run as well"
         raise InputError("a price needs an estimate", where="--price-per-hour", expected=expected)
     check_deadline(deadline, force=options["force"])
+    test = {"--baseline": baseline, "--family": family_kind, "--margin": margin}
+    check_plan_options(test, sealing=sealing)
+    difference = MARGIN if margin is None else margin / 100
     spec = make_spec(options)
     check_early_data(spec)
     plan = make_plan(spec)
     check_folder_names(plan)
+    prepare_sealed_plan(plan, baseline, family_kind, difference, sealing=sealing, dry=dry)
     plan = select_shard(plan, shard)
     if plan.spec.executor == "local":  # a cluster has its own devices
         check_device(plan.spec.device, plan.spec.ranks)
@@ -148,7 +177,8 @@ def run_command(
         from bench.reports.report import TableOptions, render_report  # loads pandas and scipy
 
         look = TableOptions(screen=get_screen())
-        click.echo(render_report(make_campaign(plan.store, records), "text", look=look), nl=False)
+        source = replace(make_campaign(plan.store, records), whole=False)
+        click.echo(render_report(source, "text", look=look), nl=False)
     if ends is not None and ends.jobs:
         print_pending_jobs(ends.jobs, len(plan.jobs), failed)
         sys.exit(130)
@@ -164,6 +194,55 @@ def check_deadline(deadline: float | None, *, force: bool) -> None:
             expected="no --force",
             hint="name another --campaign",
         )
+
+
+def check_plan_options(test: Mapping[str, object], *, sealing: bool) -> None:
+    """Raise InputError for options of a sealed plan without ``--plan``."""
+    given = [name for name, value in test.items() if value is not None]
+    if given and not sealing:
+        hint = "bench report takes it for a table"
+        raise InputError("it is for a sealed plan", where=given[0], expected="--plan as well", hint=hint)
+
+
+def prepare_sealed_plan(
+    plan: Plan, baseline: str | None, family: str | None, margin: float, *, sealing: bool, dry: bool
+) -> None:
+    """Seal the plan of a run (``dry``: only check it), or compare the run with the campaign's sealed plan."""
+    if not sealing:
+        print_unplanned_cells(plan)
+        return
+    from bench.execution.runner import check_pending_cells
+    from bench.plan.plan_sealing import check_equal_plans, propose_plan, seal_plan
+    from bench.records.sealed_plan import FILE, load_plan
+    from bench.reports.planned_runs import describe_plan
+
+    path = plan.store.root / FILE
+    proposed = propose_plan(plan, baseline, family, margin)
+    if dry:
+        sealed = load_plan(plan.store.root)
+        if sealed is not None:
+            check_equal_plans(sealed, proposed, path)
+        print_stderr(
+            printable(f"{'sealed' if sealed else 'to be sealed'}: {describe_plan(sealed or proposed)}")
+        )
+        return
+    check_pending_cells(plan)
+    sealed = seal_plan(plan.store, proposed)
+    print_stderr(printable(f"{path}: {describe_plan(sealed)}"))
+    if sealed is proposed:
+        print_stderr(f"identity {sealed.identity}: publish it now, as only that proves when you planned")
+
+
+def print_unplanned_cells(plan: Plan) -> None:
+    """Print on stderr how many pending cells are beside the campaign's sealed plan, if there is one."""
+    from bench.records.sealed_plan import load_plan
+
+    sealed = load_plan(plan.store.root)
+    if sealed is None:
+        return
+    planned = {cell.place for cell in sealed.cells}
+    if beside := sum(job.place not in planned for job in plan.jobs):
+        print_stderr(f"{beside} of {len(plan.jobs)} cells are beside the sealed plan; reports will list them")
 
 
 def select_shard(plan: Plan, shard: str | None) -> Plan:

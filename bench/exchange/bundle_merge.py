@@ -16,9 +16,12 @@ from bench.data.mteb_names import is_mteb
 from bench.errors import DataError, InputError, NotComparableError, StorageError
 from bench.eval.rescoring import load_record_tasks
 from bench.exchange import campaign_bundle as contents
+from bench.plan.plan_sealing import check_equal_plans
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name, write_atomically
 from bench.records.integrity import find_record_clashes, seal_record
 from bench.records.record import RunRecord, record_to_json
+from bench.records.sealed_plan import FILE as PLAN_FILE
+from bench.records.sealed_plan import SealedPlan, load_plan, plan_to_json
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
 from bench.verify import archive
@@ -90,6 +93,8 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
         _check_scores(records, settings.data)
         check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
         merged.notes += _profile_notes(bundle)
+        plan = load_plan(copy.root)
+        _choose_plan(store, plan)  # raises for another one
         _select_new(store, records, grids)
         if settings.rerun:
             chosen = {name: sources[name] for name in settings.run_plugins}
@@ -99,6 +104,7 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
             if verified.findings:
                 return merged
         new, new_grids = _select_new(store, records, grids)  # again, after hours of training perhaps
+        _add_plan(store, plan)
         merged.added += _add_records(store, new, bundle)
         for grid in new_grids:
             manifest.save_manifest(grid, store.root)
@@ -207,6 +213,38 @@ def _select_new(
         raise DataError(what, where=str(store.path(clash.second.place)))
     make_campaign(store, [*present, *new])  # raises where they can't share a table
     return new, new_grids
+
+
+def _choose_plan(store: ResultStore, plan: SealedPlan | None) -> SealedPlan | None:
+    """Return the plan to write into the campaign, if any: the bundle's, or the earlier of two equal ones.
+
+    Raises NotComparableError for a campaign with another plan, or with records made without one.
+    """
+    if plan is None:
+        return None
+    path = store.root / PLAN_FILE
+    present = load_plan(store.root) if store.root.is_dir() else None
+    if present is not None:
+        check_equal_plans(present, plan, path)
+        return plan if plan.sealed < present.sealed else None
+    if store.root.is_dir() and store.records():
+        what = "its records were made without the plan of the bundle; nothing was added"
+        hint = "--campaign NAME adds the bundle under a name of its own"
+        raise NotComparableError(what, where=str(store.root), hint=hint)
+    return plan
+
+
+def _add_plan(store: ResultStore, plan: SealedPlan | None) -> None:
+    """Write a bundle's plan, before its records, which name it."""
+    chosen = _choose_plan(store, plan)
+    if chosen is None:
+        return
+    path = store.root / PLAN_FILE
+    try:
+        store.prepare()
+        write_atomically(path, plan_to_json(chosen).encode("utf-8"))
+    except OSError as error:
+        raise StorageError(f"the plan can't be written: {error.strerror}", where=str(path)) from error
 
 
 def _is_same_record(one: RunRecord, other: RunRecord) -> bool:

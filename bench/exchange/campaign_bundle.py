@@ -21,6 +21,7 @@ from bench.config.run_spec import Plugin
 from bench.data.suites import SUITES
 from bench.errors import BenchError, DataError, InputError, NewerRecordError
 from bench.method_card import MethodCard, Option, check_card
+from bench.records import sealed_plan
 from bench.records.environment import plugin_file_hashes, strip_paths
 from bench.records.filesystem import create_folder_atomically, read_regular_file
 from bench.records.record import EXTERNAL, RunRecord
@@ -154,7 +155,7 @@ def check_contents(
 
 
 def _result_files(store: ResultStore, records: Sequence[RunRecord]) -> dict[str, bytes]:
-    """Return the bytes of records, predictions and grids of sweeps, by their names in a bundle."""
+    """Return the bytes of records, predictions, grids of sweeps and the plan, by their names in a bundle."""
     return {name: read_regular_file(path) for name, path in _result_paths(store, records).items()}
 
 
@@ -165,7 +166,9 @@ def _result_paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str,
         paths += [path, path.with_suffix(".npz")] if record.predictions else [path]
     files = {f"{archive.RECORDS}{path.relative_to(store.root).as_posix()}": path for path in paths}
     grids = sorted((store.root / manifest.FOLDER).glob("*.json"))
-    return files | {f"{archive.SWEEPS}{path.name}": path for path in grids}
+    files |= {f"{archive.SWEEPS}{path.name}": path for path in grids}
+    plan = store.root / sealed_plan.FILE
+    return files | ({archive.PLAN: plan} if plan.exists() else {})
 
 
 def _render_reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -178,9 +181,9 @@ def _render_reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, by
 
 
 def write_results(results: Mapping[str, bytes], root: Path) -> None:
-    """Write records, predictions and grids of a bundle as a campaign's folder."""
+    """Write records, predictions, grids and the plan of a bundle as a campaign's folder."""
     for name, content in results.items():
-        if name.startswith((archive.RECORDS, archive.SWEEPS)):
+        if name == archive.PLAN or name.startswith((archive.RECORDS, archive.SWEEPS)):
             path = root / name.removeprefix(archive.RECORDS)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -225,6 +228,7 @@ def _read_records(store: ResultStore, where: str) -> list[RunRecord]:
     try:
         records = store.records()
         manifest.load_manifests(store.root)
+        sealed_plan.load_plan(store.root)
     except DataError as error:
         what = str(BenchError(error.what, where=error.where, expected=error.expected))
         hint = error.hint if isinstance(error, NewerRecordError) else archive.ASK_AGAIN

@@ -28,6 +28,7 @@ from bench.records.environment import build_timing, clean_traceback, collect_pro
 from bench.records.fingerprint import ENCODER_FACTS, fact_values, hash_canonical_json
 from bench.records.record import ALL, RunRecord, Score
 from bench.records.record_schema import ENCODER, TRAINING
+from bench.records.sealed_plan import load_plan
 from bench.records.store import ResultStore
 from bench.schema import convert_facts, is_number
 from bench.stages import planned_steps
@@ -215,6 +216,8 @@ class _LockedCell:
             with suppress(KeyError):  # a stage without its time, which fails the cell
                 seconds = self.builder.training_seconds()
             timing["training_cpu_seconds"] = {role: s for role, s in seconds.items() if is_number(s)}
+        if (plan := load_plan(self.store.root)) is not None:
+            timing["plan"] = plan.identity
         record = replace(record, timing=record.timing | timing)
         if record.status == "failed" and self.store.scored(job.place):
             return Outcome(job, "failed", record)  # keep the old scores, of which predictions may be missing

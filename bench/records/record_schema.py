@@ -57,6 +57,7 @@ _TIMING = Block(
         "training_cpu_seconds": MapOf(is_amount),
         "training_processor": MapOf(is_text),
         "probes": Block(optional={**_each(is_amount, "wall_seconds", "cpu_seconds"), **_PROBE_TIMES}),
+        "plan": is_label,
         "merged": Block({"bundle": is_text, "campaign": is_label}, {"by": schema.is_byline}),
     }
 )

@@ -12,6 +12,7 @@ from bench.records.record import RunRecord
 from bench.records.timing import start_date
 from bench.render.grid import plain_text
 from bench.reports.campaign import Campaign
+from bench.reports.planned_runs import campaign_plan_lines
 from bench.reports.record_groups import UNREADABLE, by_profile_and_suite, finished_records
 from bench.reports.tables.leaderboard import LeaderboardRow, make_leaderboard
 from bench.reports.tables.method_cards import encoder_parameters
@@ -76,6 +77,7 @@ class CampaignEntry:
     lines: tuple[LeaderboardLine, ...] = ()
     sweeps: tuple[tuple[str, SweepTable], ...] = ()  # by the registered names in them
     order: tuple[tuple[str, ...], ...] = ()  # setting, published table, methods, rho, interval
+    plan: tuple[str, ...] = ()  # what was planned, is missing and is beside it, or that there was no plan
     error: str = ""  # reason why it can't be shown
     schema: int = SCHEMA
 
@@ -114,6 +116,7 @@ def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
         lines=tuple(lines),
         sweeps=tuple(_sweep_tables(campaign)),
         order=tuple(_order_rows(campaign)),
+        plan=tuple(map(printable, campaign_plan_lines(campaign.plans.get(campaign.name), records))),
     )
 
 

@@ -23,7 +23,7 @@ from bench.render.figure import Figure
 from bench.render.formats import render_grids
 from bench.render.grid import summarise_values
 from bench.reports import merge_campaigns, record_groups
-from bench.reports.campaign import Campaign, prepare_campaign
+from bench.reports.campaign import Campaign, choose_test, prepare_campaign
 from bench.reports.figures.suite_plots import curve_series
 from bench.reports.formats.report_page import PagePart, page_context
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
@@ -50,7 +50,9 @@ def load_site_campaign(store: ResultStore) -> Campaign:
         raise InputError("no records", where=str(store.root), hint="bench run makes records")
     records = tuple(entry.record for entry in merged)
     sweeps, homes = tuple(merge_campaigns.merge_sweeps([store], None)), merge_campaigns.record_stores(merged)
-    return prepare_campaign(Campaign((store,), records, sweeps, homes=homes))
+    baseline, family, margin = choose_test((store,), None, None, None)
+    source = Campaign((store,), records, sweeps, baseline, homes=homes)
+    return prepare_campaign(replace(source, family_kind=family, margin=margin))
 
 
 def campaign_files(

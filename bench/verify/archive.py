@@ -27,10 +27,12 @@ MANIFEST, ENVIRONMENT, VERIFIED = "manifest.json", "environment.txt", "verify.js
 REPORTS = {"report.txt": "text", "report.html": "html"}
 """Rendered reports, with their formats."""
 ALWAYS = frozenset({ENVIRONMENT, VERIFIED, *REPORTS})
+PLAN = "plan.json"
+"""Sealed plan of the campaign, if it has one."""
 RECORDS, PLUGINS, PROFILES, SWEEPS = "records/", "plugins/", "profiles/", "sweeps/"
 _PART = r"[A-Za-z0-9_+=,\[\]@-][A-Za-z0-9._+=,\[\]@-]{0,99}"
 _LAYOUT = re.compile(
-    rf"manifest\.json|environment\.txt|verify\.json|report\.(txt|html)|plugins/{_PART}\.py"
+    rf"manifest\.json|environment\.txt|verify\.json|plan\.json|report\.(txt|html)|plugins/{_PART}\.py"
     rf"|profiles/{_PART}\.toml|sweeps/{_PART}\.json"
     rf"|records/{_PART}/{_PART}/(no-seed|seed-[0-9]{{1,20}})/{_PART}\.(json|npz)"
 )

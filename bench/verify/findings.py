@@ -38,6 +38,7 @@ CHECKS = {
     "grid": "a sweep's grid is in its own place, and its cells are those that the sweep has",
     "manifest": "the campaign's manifest is whole, and each file of another command that it names is the one "
     "that it sealed",
+    "plan": "the campaign's sealed plan is unchanged, and is the one that its records name",
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
 }
@@ -67,6 +68,8 @@ class Verification:
         unchecked: Unchecked facts, each with its number of records or scores.
         repeated: Files of repeated cells.
         drawn: Number of cells drawn for repetition.
+        plans: By campaign what was planned, what is missing and what is beside the plan, or that none was
+            sealed.
     """
 
     records: list[str] = field(default_factory=list)
@@ -76,6 +79,7 @@ class Verification:
     sealed: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     drawn: int = 0
+    plans: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -100,6 +104,7 @@ def verification_text(verified: Verification) -> str:
     lines += [f"{where}: sealed" for where in verified.sealed]
     for fact, count in verified.unchecked.items():
         lines.append(f"not checked: {fact} ({count:,})" if count > 1 else f"not checked: {fact}")
+    lines += _plan_lines(verified)
     by_check = Counter(finding.check for finding in verified.findings)
     failed = ", ".join(f"{count} {check}" for check, count in by_check.items())
     summary = f"{len(verified.records):,} records, {verified.scores:,} scores computed again from predictions"
@@ -107,6 +112,15 @@ def verification_text(verified: Verification) -> str:
         summary += f", {len(verified.repeated)} of {verified.drawn} cells repeated"
     lines.append(f"{summary}: {'FAILED, ' + failed if failed else 'nothing wrong'}")
     return "\n".join(map(printable, lines))
+
+
+def _plan_lines(verified: Verification) -> list[str]:
+    """Return the lines on plans; campaigns of the same line, such as those without a plan, share it."""
+    campaigns: dict[str, list[str]] = {}
+    for campaign, lines in verified.plans.items():
+        for line in lines:
+            campaigns.setdefault(line, []).append(campaign)
+    return [f"plan of {', '.join(names)}: {line}" for line, names in campaigns.items()]
 
 
 def verification_json(verified: Verification) -> str:

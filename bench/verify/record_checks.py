@@ -29,6 +29,7 @@ from bench.records.timing import find_future_time
 from bench.registry import METHODS
 from bench.verify.card_checks import check_metadata
 from bench.verify.findings import MAKE_READABLE, REPORT_BUG, Problem, Verification
+from bench.verify.plan_checks import verify_plan
 from bench.verify.record_paths import (
     describe_non_file,
     find_record_files,
@@ -103,6 +104,7 @@ def verify_records(
                 problem = "stray", "no record names this file", remedy
                 verified.add(stray.relative_to(base).as_posix(), [problem])
             verify_grids(root, base, verified)
+            verify_plan(root, base, records, verified)
             verify_side_files(root, base, verified, seal=settings.seal)
         sound += [(where, record) for where, record in records.items() if record.status == "ok"]
     failed = {finding.where for finding in verified.findings}

@@ -25,6 +25,7 @@ from bench.render.grid import (
     mark_best,
 )
 from bench.reports.campaign import MARGIN, Campaign
+from bench.reports.planned_runs import plan_notes
 from bench.reports.record_groups import (
     UNREADABLE,
     by_method,
@@ -354,7 +355,7 @@ def _table_notes(
     counts = sorted({cell.n for row in rows for cell in row.cells.values() if cell.n > 1})
     if counts:
         notes.append(f"{OVER_SEEDS} {'/'.join(map(str, counts))} seeds.")
-    notes += [*setup, *required_notes(campaign, records, rows)]
+    notes += [*plan_notes(campaign, records), *setup, *required_notes(campaign, records, rows)]
     for row in rows:
         notes += [*label_lines("Failed", row.reasons), *label_lines("Unreadable", row.unreadable)]
     return tuple(notes)
