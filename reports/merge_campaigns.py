@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, repeat
 from pathlib import Path
@@ -15,7 +15,7 @@ from bench.errors import DataError, InputError, NotComparableError, printable
 from bench.records.environment import strip_paths
 from bench.records.fingerprint import KEYED, find_fact_differences
 from bench.records.integrity import find_record_clashes
-from bench.records.record import RecordPlace, RunRecord, safe_name
+from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
@@ -70,6 +70,27 @@ def collect_records(stores: Sequence[ResultStore]) -> list[CampaignRecord]:
         for record, error in scan_campaign(store):
             collected.append(CampaignRecord(record, store, (error,) if error else ()))
     return collected
+
+
+CheckScores = Callable[
+    [ResultStore, Sequence[RunRecord]], tuple[Sequence[RunRecord], Mapping[RecordPlace, DataError]]
+]
+"""From records of a campaign to the same with notes, and the errors of those that contradict themselves."""
+
+
+def refuse_contradictions(collected: Sequence[CampaignRecord], check: CheckScores) -> list[CampaignRecord]:
+    """Return the records with notes on unchecked scores, a stand-in for each that ``check`` refuses."""
+    checked = list(collected)
+    for store in dict.fromkeys(entry.home for entry in collected):
+        numbers = [i for i, entry in enumerate(collected) if entry.home is store and entry.readable]
+        records, errors = check(store, [collected[i].record for i in numbers])
+        for i, record in zip(numbers, records, strict=True):
+            error = errors.get(record.place)
+            checked[i] = replace(checked[i], record=record)
+            if error is not None:
+                path = store.path(record.place)
+                checked[i] = CampaignRecord(_stand_in(record.place, path, error), store, (error,))
+    return checked
 
 
 def merge_records(records: Sequence[CampaignRecord]) -> list[CampaignRecord]:
@@ -194,6 +215,8 @@ def record_stores(records: Iterable[CampaignRecord]) -> dict[RecordPlace, Result
 
 
 _NO_PREDICTIONS = "Predictions that are missing, or not those of the record: "
+_DOUBTS = (_NO_PREDICTIONS, NOT_RECOMPUTED)
+"""How notes on records in doubt begin."""
 _SEED = re.compile(r"seed-(\d{1,18})")
 
 
@@ -230,14 +253,14 @@ def append_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[
 def list_unreadable(campaign: Campaign) -> list[str]:
     """Return a line for each unreadable record."""
     lines = _doubt_lines(campaign)
-    return [f"{where}: {line}" for where, line in lines if not line.startswith(_NO_PREDICTIONS)]
+    return [f"{where}: {line}" for where, line in lines if not line.startswith(_DOUBTS)]
 
 
 def _doubt_lines(campaign: Campaign) -> Iterator[tuple[str, str]]:
     """Yield suite and profile, and a line of theirs."""
     for records in by_profile_and_suite(campaign.records):
         notes = dict.fromkeys(note for record in records for note in record.notes)
-        lines = [note for note in notes if note.startswith(_NO_PREDICTIONS)]
+        lines = [note for note in notes if note.startswith(_DOUBTS)]
         lines += label_lines("Unreadable", failure_reasons(records, UNREADABLE))
         yield from ((f"{records[0].suite}, profile {records[0].profile}", line) for line in lines)
 
@@ -252,9 +275,15 @@ def _stand_ins(
         profile, method, folder, suite = (names.get(part, part) for part in parts)
         match = _SEED.fullmatch(folder)
         seed = int(match[1]) if match else None
-        record = RunRecord(profile, method, method, 0, {}, None, seed, suite, {}, "", UNREADABLE)
-        reason = strip_paths(" ".join(error.what.replace(str(path), path.name).split()))
-        yield replace(record, reason=printable(reason))
+        yield _stand_in(RecordPlace(profile, method, seed, suite), path, error)
+
+
+def _stand_in(place: RecordPlace, path: Path, error: DataError) -> RunRecord:
+    """Return an empty record with the reason of an error."""
+    profile, method, seed, suite = place.profile, place.method, place.seed, place.suite
+    record = RunRecord(profile, method, method, 0, {}, None, seed, suite, {}, "", UNREADABLE)
+    reason = strip_paths(" ".join(error.what.replace(str(path), path.name).split()))
+    return replace(record, reason=printable(reason))
 
 
 def _note_missing_predictions(store: ResultStore, records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.comparison.selection import group_by
 from bench.errors import DataError, InputError, NotComparableError
 from bench.records.fingerprint import FACTS, compute_family_key
-from bench.records.record import ALL, AVERAGE, EXTERNAL, RunRecord, is_supervised
+from bench.records.record import ALL, AVERAGE, EXTERNAL, NOT_RECOMPUTED, RunRecord, is_supervised
 from bench.render.grid import SCALE, ScoreCell, summarise_values
 
 if TYPE_CHECKING:
@@ -276,9 +276,11 @@ def describe_provenance(records: Sequence[RunRecord], campaign: str) -> tuple[st
         "records": {str(len(records))},
         "seeds": {", ".join(map(str, seeds)) or "none"},
     }
-    for name in ("commit", "device", "torch", "data"):
+    for name in ("scores", "commit", "device", "torch", "data"):
         facts[name] = set()
     for record in records:
+        doubts = [note for note in record.notes if note.startswith(NOT_RECOMPUTED)]
+        facts["scores"].update(note.removeprefix("Scores ").removesuffix(".") for note in doubts)
         git = record.provenance.get("git") or {}
         commit = str(git.get("commit") or "")[:10]
         facts["profile"].add(record.profile)

@@ -161,6 +161,18 @@ def only_marked_tests_see_data(request: pytest.FixtureRequest, monkeypatch: pyte
         monkeypatch.delenv("BENCH_DATA", raising=False)
 
 
+@pytest.fixture(scope="session")
+def score_memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The user's cache folder of these tests, for recomputed scores."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_memory(score_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what tests recompute in a folder of theirs."""
+    monkeypatch.setattr("bench.eval.score_memory.user_cache_folder", lambda: score_memory)
+
+
 @pytest.hookimpl(trylast=True)  # when those that are not asked for are gone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let every worker begin with its share of the longest tests, so that none is left alone with one."""

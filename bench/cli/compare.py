@@ -117,6 +117,7 @@ def compare_command(
         raise InputError(f"'{against}' names a method twice", where="--against")
     only = {name: options[name] for name in ("profile", "suite")}
     pairs = [pair for side in sides for pair in match_sides(one, side, WHERE, **only)]
+    pairs = _require_sound_pairs(pairs, options["data_dir"])
     grid = against is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
     draw = None if seeds_only else make_item_drawer(options["draws"], options["data_dir"])
     settings = {name: options[name] for name in ("level", "test", "scope")}
@@ -135,6 +136,27 @@ def compare_command(
     elif against is not None:
         comparisons = correct_comparisons(comparisons, f"{first} against {', '.join(others)}", "holm")
     _print_comparisons(comparisons, options["form"])
+
+
+def _require_sound_pairs(
+    pairs: Sequence[tuple[Group, Group]], data: Path | None
+) -> list[tuple[Group, Group]]:
+    """Return the groups with notes on unchecked scores; raises DataError for a contradicting record."""
+    from bench.eval.recomputation import require_sound_scores
+
+    runs = {run.path: run for pair in pairs for group in pair for run in group.runs}
+    noted: dict[Path, CampaignRun] = {}
+    with progress_bar("scores", len(runs)) as advance:
+        for root in dict.fromkeys(run.store.root for run in runs.values()):
+            own = [run for run in runs.values() if run.store.root == root]
+            records = require_sound_scores(own[0].store, [run.record for run in own], data, advance)
+            for run, record in zip(own, records, strict=True):
+                noted[run.path] = replace(run, record=record)
+
+    def note(group: Group) -> Group:
+        return replace(group, runs=tuple(noted[run.path] for run in group.runs))
+
+    return [(note(a), note(b)) for a, b in pairs]
 
 
 def _read_questions(a: Group, b: Group, options: Mapping[str, Any]) -> Questions:

@@ -173,13 +173,17 @@ def overlap_command(
 
     from bench.data.data_source import DataSource, data_folder
     from bench.data.suites import load_suite
+    from bench.eval.recomputation import require_sound_scores
     from bench.probes.training_overlap import audit_overlap
     from bench.records.store import ResultStore
 
     source = DataSource(data_folder(options["data_dir"]), accept_changed=accept_data)
     tasks = load_suite(suite, source)[1]
     store = ResultStore(options["results"], campaign) if campaign is not None else None
-    records = store.records() if store else []
+    records = []
+    if store is not None:
+        stored = [record for record in store.records() if record.suite == suite]
+        records = require_sound_scores(store, stored, options["data_dir"])
     sentences = chain.from_iterable(_read_sentences(text, options["text_column"]) for text in texts)
     audits = audit_overlap(sentences, tasks)
     if store is not None:

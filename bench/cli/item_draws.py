@@ -39,31 +39,34 @@ def stats_command(
 
     The draws are saved in results/CAMPAIGN/stats and reused by bench compare.
     """
-    from bench.cli.terminal import format_grids
+    from bench.cli.terminal import format_grids, progress_bar
     from bench.comparison.campaign_intervals import compute_method_intervals, compute_record_intervals
     from bench.comparison.item_bootstrap import CampaignRun
+    from bench.eval.recomputation import require_sound_scores
     from bench.records.store import ResultStore
     from bench.reports.tables import comparison_tables
 
-    store = ResultStore(options["results"], campaign)
-    runs = [
-        CampaignRun(store, record)
-        for record in store.records()
-        if record.status == "ok" and profile in (None, record.profile) and suite in (None, record.suite)
-    ]
+    store, chosen = ResultStore(options["results"], campaign), []
+    for record in store.records():
+        if record.status == "ok" and profile in (None, record.profile) and suite in (None, record.suite):
+            chosen.append(record)
+    with progress_bar("scores", len(chosen)) as advance:
+        chosen = require_sound_scores(store, chosen, options["data_dir"], advance)
+    runs = [CampaignRun(store, record) for record in chosen]
     if not runs:
         where = f"campaign {campaign}"
         raise InputError("no finished record matches", where=where, hint="bench run makes them")
     methods, pairs = compute_method_intervals(runs, level), _find_pairs(runs)
     drawer = make_item_drawer(draws, options["data_dir"])
+    notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
     records = list(compute_record_intervals(runs, level, drawer, print_stderr))
     if options["form"] == "json":
         tables = {"methods": list(map(asdict, methods)), "records": list(map(asdict, records))}
         names = ("profile", "suite", "first", "second", "shared")
         paired = [dict(zip(names, pair, strict=True)) for pair in pairs]
-        print_json({"campaign": campaign, "level": level, "draws": draws, **tables, "pairs": paired})
+        settings = {"campaign": campaign, "level": level, "draws": draws}
+        print_json({**settings, **tables, "pairs": paired, "notes": notes})
         return
-    notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
     table = comparison_tables.method_interval_grid(methods, campaign, level)
     if len({interval.method for interval in methods}) > 1:
         table = replace(table, notes=(*table.notes, _explain_intervals(pairs)))

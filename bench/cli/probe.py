@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,7 +79,7 @@ def probe_command(
     if not methods:
         if along:
             raise InputError("no METHOD to train", where="--along")
-        _print_records(options["results"], options["campaign"], form)
+        _print_records(options["results"], options["campaign"], options["data_dir"], form)
         return
     from bench.cli.terminal import format_grids
     from bench.probes import parse_probes
@@ -183,22 +183,31 @@ def _draw_maps(runs: list[ProbedRun], folder: Path) -> None:
             print_stderr(f"heatmap: {path}")
 
 
-def _print_records(results: Path, campaign: str, form: str) -> None:
-    from bench.cli.terminal import format_grids
+def _print_records(results: Path, campaign: str, data: Path | None, form: str) -> None:
+    from bench.cli.terminal import format_grids, progress_bar
+    from bench.eval.recomputation import require_sound_scores
+    from bench.records.record import NOT_RECOMPUTED
     from bench.records.store import ResultStore
     from bench.reports.campaign import make_campaign
     from bench.reports.tables.probe_correlations import all_relations, mechanism_grids
     from bench.reports.tables.probes import probe_grids, probed_runs
 
     store = ResultStore(results, campaign)
-    source = make_campaign(store, store.records())
+    stored = store.records()
+    with progress_bar("scores", len(stored)) as advance:
+        source = make_campaign(store, require_sound_scores(store, stored, data, advance))
     runs = probed_runs(source.records)
+    notes = dict.fromkeys(note for record in source.records for note in record.notes)
+    doubts = tuple(note for note in notes if note.startswith(NOT_RECOMPUTED))
     if not runs:
         where, hint = f"{_WHERE}, campaign {campaign}", "bench run --probes all adds them"
         expected = "METHOD, or records with probes"
         raise InputError("no record has probes", where=where, expected=expected, hint=hint)
     if form == "json":
         relations = all_relations(source)
-        print_json({"probes": list(map(asdict, runs)), "mechanism": list(map(asdict, relations))})
+        facts = {"probes": list(map(asdict, runs)), "mechanism": list(map(asdict, relations))}
+        print_json({**facts, "notes": doubts})
     else:
-        click.echo(format_grids([*probe_grids(runs), *mechanism_grids(source)]), nl=False)
+        grids = [*probe_grids(runs), *mechanism_grids(source)]
+        grids[-1] = replace(grids[-1], notes=(*grids[-1].notes, *doubts))
+        click.echo(format_grids(grids), nl=False)

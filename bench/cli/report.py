@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from bench.cli.options import (
     PATH,
     POSITIVE_POINTS,
     combine_options,
+    data_option,
     filter_options,
     format_option,
     print_stderr,
@@ -93,6 +95,7 @@ _paper_options = combine_options(
 @_paper_options
 @strict_option("--standalone", is_flag=True, help="Write a complete LaTeX document.")
 @strict_option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
+@data_option("Evaluation data, to recompute scores from predictions; default BENCH_DATA.")
 @results_option
 @strict_option(
     "--campaign",
@@ -112,7 +115,8 @@ def report_command(
 ) -> None:
     """Print leaderboards and other tables of campaigns.
 
-    html is one self-contained file for a browser, with all tables and figures.
+    Scores are recomputed from predictions first, where the evaluation data are there. html is one
+    self-contained file for a browser, with all tables and figures.
     """
     from bench.cli.terminal import get_screen
     from bench.render.formats import parse_columns
@@ -194,9 +198,12 @@ def _load_campaign(
     family_kind: str | None,
     margin: float | None,
     all_rows: bool,
+    data_dir: Path | None,
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of one or several campaigns, and the errors of unreadable records."""
+    from bench.cli.terminal import progress_bar
     from bench.comparison.selection import match_method_id
+    from bench.eval.recomputation import split_contradictions
     from bench.reports import merge_campaigns, method_choice
     from bench.reports.campaign import Campaign, choose_test, prepare_campaign
     from bench.reports.record_groups import last_checkpoints
@@ -210,6 +217,9 @@ def _load_campaign(
     known = [entry.record for entry in matching]
     rows = method_choice.parse_method_list(methods, known)
     chosen = [entry for entry in matching if not rows or entry.record.method in rows]
+    with progress_bar("scores", len(chosen)) as advance:
+        check = partial(split_contradictions, data=data_dir, progress=advance)
+        chosen = merge_campaigns.refuse_contradictions(chosen, check)
     merged = merge_campaigns.merge_records(chosen)
     records = tuple(entry.record for entry in merged)
     if checkpoint == "last":

@@ -278,7 +278,11 @@ def print_pending_jobs(pending: Sequence[Job], planned: int, failed: int) -> Non
 
 
 def read_plan_records(plan: Plan) -> list[RunRecord]:
-    """Return the records of a plan's jobs; records of another specification or place are left out."""
+    """Return the records of a plan's jobs; records of another specification or place are left out.
+
+    One whose scores contradict its predictions is returned as failed.
+    """
+    from bench.eval.recomputation import split_contradictions
     from bench.records.fingerprint import find_fact_differences
 
     records = []
@@ -287,6 +291,10 @@ def read_plan_records(plan: Plan) -> list[RunRecord]:
             record = plan.store.read(job.place)
             if record and (record.status == "failed" or not find_fact_differences(record, job.record)):
                 records.append(record)
+    records, errors = split_contradictions(plan.store, records, plan.spec.data)
+    for number, record in enumerate(records):
+        if error := errors.get(record.place):  # kept, as running it again failed
+            records[number] = replace(record, status="failed", scores=(), reason=error.what)
     return records
 
 

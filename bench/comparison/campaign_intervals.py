@@ -10,7 +10,6 @@ from statistics import fmean, stdev
 import numpy as np
 
 from bench.comparison.item_bootstrap import (
-    NOT_AGAIN,
     CampaignRun,
     RefusedError,
     RunDraws,
@@ -66,7 +65,7 @@ def compute_record_intervals(
     """Yield finished runs with their intervals, by suite and version of the data.
 
     ``draw`` returns the scores of runs on the same tasks in draws of items. ``say`` gets a line for each
-    suite without items, or without rescored scores.
+    suite without items.
     """
     same_data: dict[tuple[object, ...], list[CampaignRun]] = {}
     for run in runs:
@@ -77,20 +76,17 @@ def compute_record_intervals(
             say(f"{run.path}: items left out, its predictions are missing or belong to another record")
             yield _build_record_interval(run, None, level)
     for group in same_data.values():
-        done, rescored = 0, True
+        done = 0
         try:
             for run, drawn in zip(group, draw(group), strict=True):
                 yield _build_record_interval(run, drawn, level)
                 done += 1
-                rescored = rescored and drawn.tasks is not None
         except RefusedError:
             raise
         except BenchError as error:
             say(f"items left out: {error}")
             for run in group[done:]:
                 yield _build_record_interval(run, None, level)
-        if not rescored:
-            say(f"{group[0].record.suite}: {NOT_AGAIN}")
 
 
 def _build_record_interval(run: CampaignRun, drawn: RunDraws | None, level: float) -> RecordInterval:

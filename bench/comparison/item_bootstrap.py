@@ -40,8 +40,6 @@ DRAWS = 10_000
 SEED = 1
 VERSION = 3  # raised when the numbers of the draws change
 FOLDER = "stats"
-NOT_AGAIN = "as the records say them, not computed again from predictions and evaluation data"
-"""Note of every output with unchecked scores."""
 _CHUNK = 320_000  # draws of all records in memory: 9 MB for seven tasks
 
 Draws = NDArray[np.float32]

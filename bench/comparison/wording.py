@@ -9,7 +9,6 @@ from bench.comparison.comparison import Comparison
 from bench.comparison.design import Design
 from bench.comparison.evidence import ItemLevel, OutlyingSeeds, SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
-from bench.comparison.item_bootstrap import NOT_AGAIN
 from bench.comparison.selection import format_seeds
 from bench.comparison.unit_notes import describe_rough_intervals, describe_units
 from bench.eval.suite_measures import measure_of
@@ -186,8 +185,7 @@ def describe_comparison(c: Comparison) -> list[str]:
         lines.append(f"Items: left out: {c.item_reason}.")
     if c.corrected_tasks:
         lines.append(_describe_tasks(c))
-    lines += [*c.limits, *c.notes]
-    return lines if c.item_level and c.item_level.rescored else [*lines, f"Scores: {NOT_AGAIN}."]
+    return [*lines, *c.limits, *c.notes]
 
 
 def _describe_answers(c: Comparison) -> list[str]:

@@ -25,6 +25,7 @@ class ScoreCheck:
     checked: int  # number of scores that were computed again
     unchecked: tuple[str, ...] = ()  # kinds of the suite's own scores without predictions; one a score
     beside: tuple[str, ...] = ()  # the same of additional scores, such as "dev accuracy"
+    unscored: tuple[str, ...] = ()  # tasks with such own scores
 
 
 def load_record_tasks(record: RunRecord, data: Path | None) -> dict[str, SuiteTask]:
@@ -90,8 +91,9 @@ def rescore_record(
     beside = measure.side_scores(listed, record) - unscored
     unknown = [name for name in recorded if name not in unscored | beside]
     wrong += [f"suite {record.suite} has no score {' '.join(name)}" for name in unknown]
-    kinds = [tuple(f"{n[1]} {n[2]}" for n in recorded if n in names) for names in (unscored, beside)]
-    return ScoreCheck(tuple(wrong), len(rescored), *kinds)
+    own, extra = (tuple(f"{n[1]} {n[2]}" for n in recorded if n in names) for names in (unscored, beside))
+    without = {task for task, *_ in unscored & recorded.keys()}
+    return ScoreCheck(tuple(wrong), len(rescored), own, extra, tuple(filter(without.__contains__, tasks)))
 
 
 def check_average(record: RunRecord, tasks: Sequence[SuiteTask] = ()) -> Iterator[str]:
@@ -108,10 +110,14 @@ def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | N
     """
     tasks = load_record_tasks(record, data)
     predictions = store.predictions(record)
-    wrong = rescore_record(record, tasks, predictions).wrong
-    if wrong:
-        others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        what = f"{wrong[0]}{others}: the record was edited, or scored by another program"
-        hint = "bench verify lists all; delete the record and run the cell again"
-        raise DataError(what, where=str(store.path(record.place)), hint=hint)
+    if wrong := rescore_record(record, tasks, predictions).wrong:
+        raise contradiction_error(store, record, wrong)
     return predictions
+
+
+def contradiction_error(store: ResultStore, record: RunRecord, wrong: Sequence[str]) -> DataError:
+    """Return the error of a record whose scores contradict its predictions."""
+    others = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    what = f"{wrong[0]}{others}: the record was edited, or scored by another program"
+    hint = "bench verify lists all; delete the record and run the cell again"
+    return DataError(what, where=str(store.path(record.place)), hint=hint)

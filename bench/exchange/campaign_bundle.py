@@ -20,6 +20,7 @@ from bench.config.profiles import DEFAULT
 from bench.config.run_spec import Plugin
 from bench.data.suites import SUITES
 from bench.errors import BenchError, DataError, InputError, NewerRecordError
+from bench.eval.recomputation import load_sound_records
 from bench.method_card import MethodCard, Option, check_card
 from bench.records import sealed_plan
 from bench.records.environment import plugin_file_hashes, strip_paths
@@ -63,7 +64,7 @@ def make_bundle(
     records = store.records()
     _check_plugins(records, hashes)
     files = _result_files(store, records)
-    files |= _render_reports(store.campaign, files)
+    files |= _render_reports(store.campaign, files, data)
     files |= {f"{archive.PLUGINS}{name}": source for name, source in sources.items()}
     files |= {f"{archive.PROFILES}{name}.toml": read_profile_text(name) for name in list_profiles(records)}
     files[archive.ENVIRONMENT] = list_distributions().encode()
@@ -171,12 +172,13 @@ def _result_paths(store: ResultStore, records: Sequence[RunRecord]) -> dict[str,
     return files | ({archive.PLAN: plan} if plan.exists() else {})
 
 
-def _render_reports(campaign: str, results: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Render the reports from the bundled results only, so that everybody can make them again."""
+def _render_reports(campaign: str, results: Mapping[str, bytes], data: Path | None) -> dict[str, bytes]:
+    """Render the reports from bundled results and the data, so that everybody with both can repeat it."""
     with tempfile.TemporaryDirectory() as folder:
         store = ResultStore(Path(folder), campaign)
         write_results(results, store.root)
-        source = make_campaign(store, store.records(), manifest.load_manifests(store.root))
+        records = load_sound_records(store, data)
+        source = make_campaign(store, records, manifest.load_manifests(store.root))
         return {name: render_report(source, form).encode() for name, form in archive.REPORTS.items()}
 
 

@@ -16,6 +16,7 @@ from bench.data.training_data import TrainingData
 from bench.encoder import FloatArray, PairScorer, Progress
 from bench.errors import BenchError, NotComparableError, StorageError, printable
 from bench.eval.measure import MeasureContext, SuiteResult
+from bench.eval.recomputation import open_checker
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.execution import events
 from bench.execution.encoder_builder import EncoderBuilder
@@ -192,7 +193,18 @@ class _LockedCell:
             return
 
     def _find_finished(self, job: Job) -> RunRecord | None:
-        return None if self.task.spec.force else self.store.finished(job.place)
+        """Return the finished record at a job's place; of this job only one that its predictions confirm."""
+        record = None if self.task.spec.force else self.store.finished(job.place)
+        if record is None or record.key != job.key:
+            return record
+        checker = open_checker(self.store, self.task.spec.data)
+        try:
+            tasks = {task.id: task for task in self._load_tasks(job)}
+        except BenchError:  # changed data, which the measurement reports
+            return record
+        outcome = checker.check(self.store, record, tasks)
+        checker.memory.save()
+        return record if outcome.error is None else None
 
     def finish_job(self, job: Job) -> Outcome:
         """Run the job, unless another process has finished it since the plan."""

@@ -12,6 +12,7 @@ from bench.data.data_source import DataSource
 from bench.data.suites import load_suite
 from bench.encoder import Progress
 from bench.errors import BenchError
+from bench.eval.recomputation import open_checker
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.plan.job import Job
 from bench.plan.plan import Plan
@@ -68,9 +69,17 @@ def add_probes(
 
 
 def find_finished_record(plan: Plan, job: Job) -> RunRecord | None:
-    """Return the finished record of exactly this job; raises as :meth:`ResultStore.finished`."""
+    """Return the finished record of exactly this job; raises as :meth:`ResultStore.finished`.
+
+    Raises DataError for scores that contradict the record's predictions.
+    """
     record = plan.store.finished(job.place)
-    return record if record is not None and record.key == job.key else None
+    if record is None or record.key != job.key:
+        return None
+    checker = open_checker(plan.store, plan.spec.data)
+    checker.require(plan.store, record, {task.id: task for task in plan.suites[job.suite]})
+    checker.memory.save()
+    return record
 
 
 def add_cost_efficiency(probes: dict[str, Any], record: RunRecord) -> dict[str, Any]:

@@ -193,6 +193,7 @@ def _preview_work(work: ItemPlan, estimate: bool) -> int:
 
 def _run_work(work: ItemPlan, show: bool) -> tuple[list[tuple[str, RunRecord]], int]:
     """Run missing cells, or only read; return records with their methods' texts, and failures."""
+    from bench.eval.recomputation import require_sound_scores
     from bench.papers.item_plan import item_method_ids
     from bench.plan.plan import check_folder_names, make_plan
 
@@ -205,7 +206,8 @@ def _run_work(work: ItemPlan, show: bool) -> tuple[list[tuple[str, RunRecord]], 
             for record in records:
                 if (record.profile, record.method) == (work.label, method) and record.seed in seeds:
                     found.append((text, record))
-        return found, 0
+        shown = require_sound_scores(work.store, [record for _, record in found], work.spec.data)
+        return [(text, record) for (text, _), record in zip(found, shown, strict=True)], 0
     plan = make_plan(work.spec)
     check_folder_names(plan)
     if plan.spec.executor == "local":

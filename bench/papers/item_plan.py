@@ -16,6 +16,7 @@ from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import Backbone
 from bench.data.published_tables import PAPERS
 from bench.errors import InputError
+from bench.eval.recomputation import ScoreChecker, open_checker
 from bench.gradient.run import MEASURED, SAMPLED
 from bench.nn.model_folder import resolve_folder
 from bench.papers import paper_compute
@@ -116,9 +117,11 @@ def count_finished(work: ItemPlan) -> tuple[int, int]:
     if work.item.gradient:
         finished = [file.exists() for file in _watched_files(work)]
     else:
-        finished = []
+        finished, checker = [], open_checker(work.store, work.spec.data)
         for method, seeds in item_method_ids(work).values():
-            finished += [_is_finished(work, method, *place) for place in product(seeds, work.spec.suites)]
+            for seed, suite in product(seeds, work.spec.suites):
+                finished.append(_is_finished(work, checker, method, seed, suite))
+        checker.memory.save()
     return sum(finished), len(finished)
 
 
@@ -144,17 +147,21 @@ def _watched_files(work: ItemPlan) -> Iterator[Path]:
 
 def missing_runs(work: ItemPlan) -> list[tuple[str, str, int | None]]:
     """Return text, id and seed of runs that lack a finished record on a suite."""
-    missing = []
+    missing, checker = [], open_checker(work.store, work.spec.data)
     for text, (method, seeds) in item_method_ids(work).items():
         for seed in seeds:
-            if not all(_is_finished(work, method, seed, suite) for suite in work.spec.suites):
+            if not all(_is_finished(work, checker, method, seed, suite) for suite in work.spec.suites):
                 missing.append((text, method, seed))
+    checker.memory.save()
     return missing
 
 
-def _is_finished(work: ItemPlan, method: str, seed: int | None, suite: str) -> bool:
+def _is_finished(work: ItemPlan, checker: ScoreChecker, method: str, seed: int | None, suite: str) -> bool:
+    """Return whether a cell has a record with scores that its predictions don't contradict."""
     record = work.store.read(RecordPlace(work.label, method, seed, suite))
-    return record is not None and record.status == "ok"
+    if record is None or record.status != "ok":
+        return False
+    return checker.check(work.store, record).error is None
 
 
 def gpu_hours(works: Iterable[ItemPlan]) -> float:

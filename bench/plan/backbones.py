@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -22,6 +21,7 @@ from bench.nn import model_folder
 from bench.nn.folder_checks import check_model_files
 from bench.nn.model_folder import FolderFacts, ModelFolder, RecipeModel
 from bench.plan.cell import Cell
+from bench.records.filesystem import user_cache_folder
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
 from bench.stages import TrainedMethod
@@ -79,8 +79,7 @@ def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
 
 def backbone_cache_folder() -> Path:
     """Return the folder of backbones made here: BENCH_CACHE, otherwise in the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("BENCH_CACHE") or Path(cache) / "cse-bench") / "backbones"
+    return user_cache_folder() / "backbones"
 
 
 def check_backbone_recipe(path: Path, recipe: str) -> None:

@@ -18,6 +18,7 @@ from bench.data.data_source import DataSource
 from bench.data.mteb_names import suite_label
 from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
+from bench.eval.recomputation import open_checker
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.nn.model_folder import ModelFolder, explain_hash_change, resolve_folder
 from bench.plan.backbones import profile_backbone
@@ -102,12 +103,20 @@ class Plan:
         # A conflict is a finished record of another specification at the place or at another seed of the
         # method, or a record of another place. It stays, and other jobs run.
         states: dict[RecordPlace, JobState] = {}
+        checker = open_checker(self.store, self.spec.data)
         seeds: dict[tuple[str, str, str], tuple[dict[RecordPlace, RunRecord], dict[Path, DataError]]] = {}
         for job in self.jobs:
             group = (job.place.profile, job.place.method, job.suite)
             if group not in seeds:
                 seeds[group] = self.store.seeds(job.place)
-            states[job.place] = self._state(job, *seeds[group])
+            state = self._state(job, *seeds[group])
+            if state.status == "done" and state.record is not None:
+                tasks = {task.id: task for task in self.suites[job.suite]}
+                error = checker.check(self.store, state.record, tasks).error
+                if error is not None:  # these are no results: the cell runs again
+                    state = JobState("to do", fault=error.what)
+            states[job.place] = state
+        checker.memory.save()
         return states
 
     def _state(

@@ -16,7 +16,8 @@ from bench.comparison.confounders import describe_pairing
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.method_family import DEFAULT_BASELINE, choose_plain_rows
 from bench.comparison.selection import Group, group_by, sort_runs_by_seed
-from bench.errors import NewerRecordError, UnreadableRecordError
+from bench.errors import DataError, NewerRecordError, UnreadableRecordError
+from bench.eval.recomputation import ScoreChecker, open_checker
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.records.fingerprint import SPECIFICATION, find_fact_differences
@@ -85,12 +86,13 @@ def plan_detection(wanted: Plan, points: float, spread: float | None = None) -> 
     families = [_choose_pairs(by_method) for by_method in methods]
     size = max((family.size for family in families), default=0)
     level = 1 - (1 - LEVEL) / max(1, size)
-    campaigns = _list_stores(wanted)
+    campaigns, checker = _list_stores(wanted), open_checker(wanted.store, wanted.spec.data)
     pairs = []
     for by_method, family in zip(methods, families, strict=True):
         for a, b in family.listed:
-            pair = _MethodPair(wanted.store, by_method[a], by_method[b])
+            pair = _MethodPair(wanted.store, by_method[a], by_method[b], checker)
             pairs.append(_plan_pair(pair, campaigns, points, spread, level))
+    checker.memory.save()
     largest = max(families, key=lambda family: family.size, default=_PlannedFamily((), 0, None, None, ()))
     return Detection(points, POWER, level, tuple(pairs), size, largest.baseline, largest.first, largest.aside)
 
@@ -136,8 +138,10 @@ def _list_stores(wanted: Plan) -> list[ResultStore]:
 class _MethodPair:
     """The jobs of two methods on a suite, as groups of planned runs."""
 
-    def __init__(self, store: ResultStore, first: Sequence[Job], second: Sequence[Job]) -> None:
-        self.jobs = first[0], second[0]
+    def __init__(
+        self, store: ResultStore, first: Sequence[Job], second: Sequence[Job], checker: ScoreChecker
+    ) -> None:
+        self.jobs, self.checker = (first[0], second[0]), checker
         groups = []
         for jobs in (first, second):
             runs = sort_runs_by_seed(CampaignRun(store, job.record) for job in jobs)
@@ -147,7 +151,10 @@ class _MethodPair:
         self.seeds = max(len(group.seeds) for group in self.groups)
 
     def _find_pilot(self, store: ResultStore) -> list[Group] | None:
-        """Return finished runs of the same specification in a campaign, if both sides have some."""
+        """Return finished runs of the same specification in a campaign, if both sides have some.
+
+        Raises DataError for scores that contradict a record's predictions.
+        """
         pilot = []
         for job in self.jobs:
             try:
@@ -157,6 +164,7 @@ class _MethodPair:
             runs = []
             for record in records.values():
                 if record.status == "ok" and not find_fact_differences(record, job.record, _SAME):
+                    self.checker.require(store, record)
                     runs.append(CampaignRun(store, record))
             if not runs:
                 return None
@@ -165,7 +173,10 @@ class _MethodPair:
 
     def measure_spread(self, store: ResultStore) -> Spread | str | None:
         """Return the spread of a campaign's runs, a fault, or None for too few runs."""
-        pilot = self._find_pilot(store)
+        try:
+            pilot = self._find_pilot(store)
+        except DataError as error:
+            return f"{error.where}: {error.what}"
         if pilot is None:
             return None
         if self.shared is not None:

@@ -319,6 +319,14 @@ def write_atomically(path: Path, payload: bytes) -> None:
         os.close(folder)
 
 
+def user_cache_folder() -> Path:
+    """Return BENCH_CACHE, otherwise cse-bench in the user's cache; raises RuntimeError without a home."""
+    given = os.environ.get("BENCH_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cse-bench"
+
+
 def check_new_folder(path: Path) -> None:
     """Raise OSError where :func:`create_folder_atomically` would fail; make only the parent folder."""
     path.parent.mkdir(parents=True, exist_ok=True)

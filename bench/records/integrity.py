@@ -62,6 +62,12 @@ def seal_record(record: RunRecord) -> RunRecord:
     return replace(record, timing={**record.timing, _SEAL: digest})
 
 
+def read_seal(record: RunRecord) -> str:
+    """Return the seal of a record, which names its file's content; "" without one."""
+    seal = record.timing.get(_SEAL)
+    return seal if isinstance(seal, str) else ""
+
+
 def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
     """Return the fault of a record's seal in its file: "seal" (changed) or "unsealed" (an older bench's)."""
     seal = record.timing.get(_SEAL)

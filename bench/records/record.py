@@ -16,6 +16,8 @@ from bench.schema import find_fault, find_unwritable
 SCHEMA = 3
 EXTERNAL = ("hf", "st", "exported", "vectors", "prompteol", "echo")  # methods whose model is a path
 AVERAGE = "avg"
+NOT_RECOMPUTED = "Scores not recomputed: "
+"""How the note on unchecked scores begins, which commands add to records that they read."""
 ALL = "all"  # subset name: every pair of a task in one correlation, the field's convention
 
 

@@ -108,6 +108,8 @@ BEYOND = (
     f"Triangles at an edge are values beyond the axis, by {FAR:g} times the width of the middle half or more."
 )
 """A page's note on outliers."""
+SCORES = "scores: "
+"""How the line of a figure's sources on unchecked scores begins; saved files quote it."""
 
 
 def robust_limits(values: Sequence[float]) -> tuple[float, float]:

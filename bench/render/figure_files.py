@@ -26,6 +26,7 @@ from bench.render.critical_difference import (
     split_sides,
 )
 from bench.render.figure import (
+    SCORES,
     Figure,
     Series,
     bar_ends,
@@ -38,7 +39,11 @@ from bench.render.figure import (
     robust_limits,
 )
 
-_FORMATS = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
+_FORMATS: dict[str, dict[str, str | None]] = {
+    "pdf": {"CreationDate": None},
+    "png": {"Software": None},
+    "svg": {"Date": None},
+}
 
 
 def draw_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
@@ -54,12 +59,16 @@ def draw_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
 def _save_formats(figure: Figure, folder: Path) -> list[Path]:
     drawn, paths = _draw_canvas(figure), []
+    text = "; ".join(line for line in figure.provenance if line.startswith(SCORES))
     try:
         for ending, metadata in _FORMATS.items():
+            doubts: dict[str, str | None] = {}
+            if text:
+                doubts["Subject" if ending == "pdf" else "Description"] = text
             paths.append(folder / f"{figure.name}.{ending}")
             with warnings.catch_warnings():  # a letter missing from the font is a box
                 warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-                save_figure(drawn, paths[-1], format=ending, metadata=metadata, dpi=150)
+                save_figure(drawn, paths[-1], format=ending, metadata=metadata | doubts, dpi=150)
         if figure.kind == "ranking":
             paths.append(folder / f"{figure.name}.tex")
             paths[-1].write_text(ranking_picture(figure), encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from bench.comparison.ranked_items import rank_items
 from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.comparison.wording import describe_comparison, describe_verdict
 from bench.errors import BenchError, InputError, printable
+from bench.eval.recomputation import split_contradictions
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.render import svg
@@ -43,9 +45,14 @@ Files = dict[str, bytes]
 """Contents by their paths below the campaign's folder."""
 
 
-def load_site_campaign(store: ResultStore) -> Campaign:
-    """Return the campaign of a page; raises the errors of reading and merging its records."""
-    merged = merge_campaigns.merge_records(merge_campaigns.collect_records([store]))
+def load_site_campaign(store: ResultStore, data: Path | None) -> Campaign:
+    """Return the campaign of a page; raises the errors of reading and merging its records.
+
+    A record whose scores contradict its predictions is a row without a score.
+    """
+    check = partial(split_contradictions, data=data)
+    collected = merge_campaigns.refuse_contradictions(merge_campaigns.collect_records([store]), check)
+    merged = merge_campaigns.merge_records(collected)
     if not merged:
         raise InputError("no records", where=str(store.root), hint="bench run makes records")
     records = tuple(entry.record for entry in merged)
@@ -59,7 +66,7 @@ def campaign_files(
     store: ResultStore, check: Callable[[ResultStore], CampaignCheck], data: Path | None, site: Site
 ) -> tuple[CampaignEntry, Files]:
     """Return a campaign's entry and all files of its folder; ``data`` are for items that may be shown."""
-    campaign = load_site_campaign(store)
+    campaign = load_site_campaign(store, data)
     entry = make_entry(campaign, check(store))
     parts, missing = page_parts(campaign)
     tables = dict(_render_tables(campaign, parts))

@@ -66,6 +66,7 @@ class Verification:
     Args:
         scores: Number of scores computed again from predictions.
         unchecked: Unchecked facts, each with its number of records or scores.
+        unscored: Files of finished records without any recomputed score, each with the reason.
         repeated: Files of repeated cells.
         drawn: Number of cells drawn for repetition.
         plans: By campaign what was planned, what is missing and what is beside the plan, or that none was
@@ -76,6 +77,7 @@ class Verification:
     scores: int = 0
     findings: list[RecordFinding] = field(default_factory=list)
     unchecked: Counter[str] = field(default_factory=Counter)
+    unscored: dict[str, str] = field(default_factory=dict)
     sealed: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     drawn: int = 0
@@ -110,7 +112,7 @@ def verification_text(verified: Verification) -> str:
     summary = f"{len(verified.records):,} records, {verified.scores:,} scores computed again from predictions"
     if verified.drawn:
         summary += f", {len(verified.repeated)} of {verified.drawn} cells repeated"
-    lines.append(f"{summary}: {'FAILED, ' + failed if failed else 'nothing wrong'}")
+    lines.append(f"{summary}: {'FAILED, ' + failed if failed else _describe_success(verified)}")
     return "\n".join(map(printable, lines))
 
 
@@ -121,6 +123,17 @@ def _plan_lines(verified: Verification) -> list[str]:
         for line in lines:
             campaigns.setdefault(line, []).append(campaign)
     return [f"plan of {', '.join(names)}: {line}" for line, names in campaigns.items()]
+
+
+def _describe_success(verified: Verification) -> str:
+    """Return "nothing wrong", for the records whose scores were recomputed alone."""
+    if not verified.unscored:
+        return "nothing wrong"
+    by_reason = Counter(verified.unscored.values())
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in by_reason.items())
+    recomputed = len(verified.records) - len(verified.unscored)
+    found = f"nothing wrong in {recomputed:,} records" if recomputed else "no findings"
+    return f"{found}; not recomputed: {reasons}"
 
 
 def verification_json(verified: Verification) -> str:
@@ -136,7 +149,8 @@ def verification_junit(verified: Verification) -> str:
     for finding in verified.findings:
         failures.setdefault(finding.where, []).append(f"{finding.check}: {finding.what}")
     counts = {"tests": len(failures), "failures": len(list(filter(None, failures.values()))), "errors": 0}
-    attributes = {name: str(count) for name, count in (counts | {"skipped": 0}).items()}
+    skipped = {name: reason for name, reason in verified.unscored.items() if not failures.get(name)}
+    attributes = {name: str(count) for name, count in (counts | {"skipped": len(skipped)}).items()}
     suite = ElementTree.SubElement(root, "testsuite", {"name": "bench verify"} | attributes)
     for name, texts in failures.items():
         folder, _, file = map(replace_invalid_xml, name.rpartition("/"))
@@ -144,6 +158,8 @@ def verification_junit(verified: Verification) -> str:
         if texts:
             text = replace_invalid_xml("\n".join(texts))
             ElementTree.SubElement(case, "failure", type="finding", message=text).text = text
+        elif name in skipped:
+            ElementTree.SubElement(case, "skipped", message=f"not recomputed: {skipped[name]}")
     lines = [f"not checked: {what} ({count})" for what, count in verified.unchecked.items()]
     ElementTree.SubElement(suite, "system-out").text = replace_invalid_xml("\n".join(lines))
     return format_xml(root)

@@ -16,7 +16,8 @@ from bench.errors import (
     UnreadableRecordError,
     storage_reason,
 )
-from bench.eval.rescoring import check_average, load_record_tasks, rescore_record
+from bench.eval.recomputation import NO_PREDICTIONS, describe_missing_data
+from bench.eval.rescoring import ScoreCheck, check_average, load_record_tasks, rescore_record
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.gate.kept_encoders import find_encoder_folder
 from bench.nn.model_folder import hash_model
@@ -146,7 +147,7 @@ def _verify_record(
         verified.unchecked[PROBES] += 1
     scores = verified.scores
     if not any(check == "place" for check, *_ in wrong):  # else the predictions are another record's
-        wrong += _check_scores(store, record, settings, verified)
+        wrong += _check_scores(store, record, where, settings, verified)
     seal = find_seal_fault(record, text)
     run = None
     try:
@@ -225,7 +226,7 @@ def _check_encoder(folder: Path, record: RunRecord) -> Iterator[Problem]:
 
 
 def _check_scores(
-    store: ResultStore, record: RunRecord, settings: VerifySettings, verified: Verification
+    store: ResultStore, record: RunRecord, where: str, settings: VerifySettings, verified: Verification
 ) -> Iterator[Problem]:
     """Contradictions of scores with predictions and gold scores."""
     if record.status != "ok":
@@ -241,6 +242,7 @@ def _check_scores(
         return
     except BenchError as error:
         verified.unchecked[f"scores of {record.suite}: {error.what}"] += len(record.scores)
+        verified.unscored[where] = describe_missing_data(error)
         for wrong in check_average(record):
             yield "score", wrong, _EDITED
         return
@@ -248,13 +250,20 @@ def _check_scores(
     if record.suite in SUITES.names() and list(predictions) != list(tasks):
         yield "predictions", "their tasks are in another order than the suite's", AGAIN
     rescoring = rescore_record(record, tasks, predictions)
-    verified.scores += rescoring.checked
-    for kind in rescoring.unchecked:
-        verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
-    for kind in rescoring.beside:
-        verified.unchecked[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
+    if not rescoring.checked:
+        verified.unscored[where] = NO_PREDICTIONS
+    _count_scores(rescoring, record.suite, verified)
     for wrong in rescoring.wrong:
         yield "score", wrong, _EDITED
+
+
+def _count_scores(rescoring: ScoreCheck, suite: str, verified: Verification) -> None:
+    """Add the numbers of recomputed and of unchecked scores."""
+    verified.scores += rescoring.checked
+    for kind in rescoring.unchecked:
+        verified.unchecked[f"scores of {suite} of which no predictions are kept: {kind}"] += 1
+    for kind in rescoring.beside:
+        verified.unchecked[f"{SIDE_SCORES} {suite} {kind}"] += 1
 
 
 def _check_item_counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Problem]:

@@ -17,7 +17,6 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
-from bench.comparison.item_bootstrap import NOT_AGAIN
 from bench.data.data_source import DataSource
 from bench.data.suites import TRANSFER, load_transfer
 from bench.data.tasks import LabelledSplit, LabelledTask
@@ -31,7 +30,7 @@ from bench.eval.sgd_classifier import ClassifierSettings, fit_sgd
 from bench.eval.transfer import REGS, Fitter, Protocol, cross_validate, run_transfer_task
 from bench.eval.transfer_items import order_by_length, restore_order, scored_items, stratified_folds
 from bench.eval.transfer_suite import TransferSuite, evaluate_transfer, labelled_sentences
-from bench.records.record import RunRecord, parse_record
+from bench.records.record import NOT_RECOMPUTED, RunRecord, parse_record
 from bench.records.store import ResultStore
 from bench.stats.argument_checks import make_generator
 from tests.support.campaigns import make_record
@@ -461,7 +460,7 @@ def test_checkpoints_are_compared_over_items(cli: Cli, store: ResultStore, tasks
         assert test["p"] == pytest.approx(binomtest(only[0], sum(only)).pvalue)
     assert "one#1 - two#1 = +" in found["verdict"]
     statements = " ".join(found["statements"])
-    assert missing_facts(statements, "McNemar", "Williams", NOT_AGAIN) == ["Williams", NOT_AGAIN]
+    assert missing_facts(statements, "McNemar", "Williams", NOT_RECOMPUTED) == ["Williams", NOT_RECOMPUTED]
     code, out, _ = cli("compare", "one", "two", "--data", str(data), *FEW)
     assert code == 0
     assert not missing_facts(out, "tasks (of 7)", "further test items: ")
@@ -512,7 +511,7 @@ def test_edited_accuracy(cli: Cli, store: ResultStore, data: Path, monkeypatch: 
     assert cli(*compared, "--data", str(data))[0] == 0
     code, out, err = cli(*compared)  # the draws are kept
     assert (code, err) == (0, "")
-    assert out.count(NOT_AGAIN) == 1
+    assert out.count(NOT_RECOMPUTED) == 1
     assert "McNemar" not in out
     code, out, err = cli("stats", *FEW)
     assert code == 0

@@ -38,7 +38,7 @@ def finish(plan: Plan, averages: Mapping[str, Sequence[float]]) -> None:
             stage.update(sentences_seen=640, dev_curve=[[10, 0.5]])
         timing = {"wall_seconds": 1.0, "training_cpu_seconds": dict.fromkeys(stages, 1.0)}
         record = replace(job.record, status="ok", scores=scores, timing=timing)
-        plan.store.write(job.place, record, {"TOY": np.linspace(0, 1, 180, dtype=np.float32)})
+        plan.store.write(job.place, record, None)  # so that no predictions contradict these scores
 
 
 def one(detection: Detection) -> PlannedPair:

@@ -25,7 +25,7 @@ from bench.records.store import ResultStore
 from bench.reports.merge_campaigns import CampaignRecord, merge_records, merge_sweeps
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
-from tests.support.forge import forge
+from tests.support.forge import forge, forge_predictions
 from tests.support.messages import missing_facts
 
 A, B = Path("results/a/mini"), Path("results/b/mini")
@@ -140,7 +140,6 @@ def fail(record: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("edit", "facts"),
     [
-        (change_score, ("other scores: avg",)),
         (fail, ("finished in a", "failed in b")),
         (lambda record: record.update(version=7), ("different specifications", "version 1 and 7")),
         (
@@ -157,6 +156,21 @@ def test_two_results_of_one_run_are_refused(
     told = refusal(both, "report", "--campaign", "a,b", code=3)
     assert not missing_facts(told, "campaigns a and b", "noise seed 1", "toy, profile mini", *facts)
     assert "word_overlap" in ask(both, "--methods", "word_overlap")  # which it doesn't concern
+
+
+def test_other_predictions_of_one_run_are_refused(both: Cli) -> None:
+    shutil.copytree(A / "noise/seed-1", B / "noise/seed-1")
+    forge_predictions(B / NOISE, lambda values: values[::-1])
+    told = refusal(both, "report", "--campaign", "a,b", code=3)
+    assert missing_facts(told, "campaigns a and b", "noise seed 1", "other scores: avg") == []
+
+
+def test_scores_that_contradict_their_predictions_give_way_to_those_that_do_not(both: Cli) -> None:
+    shutil.copytree(A / "noise/seed-1", B / "noise/seed-1")
+    forge(B / NOISE, change_score)
+    code, out, err = both("report", "--campaign", "a,b")
+    assert (code, "its predictions give" in err) == (1, True)
+    assert "noise seed 1 is of campaign a; in b it can't be read." in " ".join(out.split())
 
 
 @pytest.mark.parametrize(
