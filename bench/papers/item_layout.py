@@ -240,7 +240,7 @@ def _test_command(records: ItemRecords, used: Sequence[RunRecord]) -> list[str]:
 
 
 def _grid_notes(item: Item, places: Sequence[ItemCell], records: ItemRecords) -> tuple[str, ...]:
-    methods = {method for place in places for method in place.methods}
+    methods = dict.fromkeys(method for place in places for method in place.methods)
     used = distinct_records(records.records.get(method, ()) for method in methods)
     lines = list(item_remarks(item))
     if methods:

@@ -239,6 +239,14 @@ def test_committed_reports_are_what_the_command_prints(
     assert output_of(f"bench report --campaign {campaign} --format {form}") == kept
 
 
+def test_the_committed_report_of_items_is_what_its_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(docs.ROOT)
+    text = docs.TEXTS["reproduce.md"].replace("\\\n", "")
+    (command,) = re.findall(r"^bench reproduce .*--show .*(?= > results/reproduce/report.md)", text, re.M)
+    kept = (docs.ROOT / "results/reproduce/report.md").read_text(encoding="utf-8")
+    assert output_of(command) == kept
+
+
 @pytest.mark.campaigns
 @pytest.mark.parametrize(
     ("campaign", "method", "printed"),
