@@ -55,6 +55,14 @@ def data_option(about: str = "Folder of evaluation data; default BENCH_DATA.") -
     return strict_option("--data", "data_dir", type=PATH, help=about)
 
 
+def require_option(about: str) -> Callable[[F], F]:
+    """Return --require, a level of ``bench.verify.repeatability.LEVELS``."""
+    levels = click.Choice(["recomputed", "repeatable"])
+    about += " recomputed: ranked scores from predictions; repeatable: a rerun here can show them."
+    given: dict[str, Any] = {"type": levels, "default": "recomputed", "show_default": True, "help": about}
+    return strict_option("--require", "level", **given)
+
+
 def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
     devices = click.Choice(["cpu", "cuda", "mps"])

@@ -27,6 +27,7 @@ from bench.reports.campaign import make_campaign
 from bench.verify import archive
 from bench.verify import record_checks as verification
 from bench.verify.findings import Verification
+from bench.verify.repeatability import RECOMPUTED, describe_shortfall
 from bench.verify.rerun_sample import repeat_bundle_cells
 from bench.verify.sentence_checks import check_sentences
 
@@ -41,6 +42,7 @@ class MergeSettings:
     data: Path | None = None  # default BENCH_DATA, then ./data
     rerun: int = 0  # cells to repeat, chosen at random
     choose: int | None = None  # seed of that choice; None for another one each time
+    level: str = RECOMPUTED  # what every record has to be
     run_plugins: tuple[str, ...] = ()  # plug-in files of the bundle whose code may run for that
     say: Callable[[str], None] = lambda _: None  # gets lines about the repetitions
     progress: Callable[[int], None] = lambda _: None  # called with verified records
@@ -48,7 +50,7 @@ class MergeSettings:
 
 @dataclass
 class MergeResult:
-    """Outcome of a merge; nothing is added after any finding of the verification."""
+    """Outcome of a merge; nothing is added after any finding of the verification, or a shortfall."""
 
     campaign: str
     verified: Verification
@@ -56,6 +58,8 @@ class MergeResult:
     present: int = 0  # records that were there already, equal except the timing block
     notes: list[str] = field(default_factory=list)
     by: str = ""  # the sender, by its own word
+    shortfall: str = ""  # what the required level or the repetitions lack
+    hint: str = ""  # its remedy
 
 
 def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult:
@@ -64,9 +68,7 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
     Each record is added as a whole; a stopped merge resumes. Lost predictions of the campaign are restored.
     Raises InputError, DataError, NotComparableError for other content under the same name, StorageError.
     """
-    if any(path.parent.name.startswith(("seed-", "no-seed")) for path in into.glob("*/*/*/*.json")):
-        expected = "the results folder above it"
-        raise InputError(f"{into} is a campaign's folder", where="--into", expected=expected)
+    _check_results_folder(into)
     own = file.is_dir()
     bundle, failed = contents.read_campaign_folder(file) if own else (archive.read_bundle(file), [])
     store = ResultStore(into, settings.campaign or bundle.campaign)
@@ -91,18 +93,16 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
         if not own:
             _check_bundle(bundle, copy, store, records, str(file))
         _check_scores(records, settings.data)
+        if shortfall := describe_shortfall(settings.level, verified, sound):
+            merged.shortfall, merged.hint = shortfall, "--require recomputed adds them all the same"
+            return merged
         check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
         merged.notes += _profile_notes(bundle)
         plan = load_plan(copy.root)
         _choose_plan(store, plan)  # raises for another one
         _select_new(store, records, grids)
-        if settings.rerun:
-            chosen = {name: sources[name] for name in settings.run_plugins}
-            repeat_bundle_cells(
-                verified, sound, chosen, settings.rerun, settings.data, settings.say, settings.choose
-            )
-            if verified.findings:
-                return merged
+        if settings.rerun and not _repeat_cells(merged, sound, sources, settings):
+            return merged
         new, new_grids = _select_new(store, records, grids)  # again, after hours of training perhaps
         _add_plan(store, plan)
         merged.added += _add_records(store, new, bundle)
@@ -111,6 +111,27 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
         merged.present = len(records) - len(new)
         merged.notes += _restore_predictions(store, records, bundle)
         return merged
+
+
+def _check_results_folder(into: Path) -> None:
+    if any(path.parent.name.startswith(("seed-", "no-seed")) for path in into.glob("*/*/*/*.json")):
+        expected = "the results folder above it"
+        raise InputError(f"{into} is a campaign's folder", where="--into", expected=expected)
+
+
+def _repeat_cells(
+    merged: MergeResult,
+    sound: Sequence[tuple[str, RunRecord]],
+    sources: Mapping[str, bytes],
+    settings: MergeSettings,
+) -> bool:
+    """Repeat some cells; False if a finding or a cell that isn't repeatable here stops the merge."""
+    chosen, verified = {name: sources[name] for name in settings.run_plugins}, merged.verified
+    repeat_bundle_cells(verified, sound, chosen, settings.rerun, settings.data, settings.say, settings.choose)
+    if verified.open_cells:
+        merged.shortfall = f"{len(verified.repeated)} of {verified.drawn} cells could be repeated here"
+        merged.hint = "merge where they are repeatable, or without --rerun"
+    return verified.exit_code == 0
 
 
 def _check_bundle(

@@ -18,6 +18,7 @@ from bench.cli.options import (
     NumberRange,
     data_option,
     make_spec,
+    require_option,
     results_option,
     seeds_option,
     spec_options,
@@ -25,7 +26,7 @@ from bench.cli.options import (
 from bench.cli.signals import finish_command
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
-from bench.errors import BenchError, InputError, printable
+from bench.errors import BenchError, InputError, NotComparableError, printable
 
 _folder_option = partial(strict_option, type=PATH, required=True, metavar="FOLDER")
 
@@ -99,6 +100,7 @@ def bundle_command(
     help="First repeat N random cells of methods that are installed here.",
 )
 @strict_option("--choose", type=click.IntRange(0), metavar="SEED", help="Make --rerun's choice repeatable.")
+@require_option("Add records only if all are at least this.")
 @strict_option(
     "--run-plugin",
     "run_plugins",
@@ -112,7 +114,7 @@ def merge_command(bundles: tuple[Path, ...], into: Path, data_dir: Path | None, 
     A FOLDER of your own records, such as that of a shard, works too. Several are added one by one, each
     checked as a whole first. Existing records stay as they are; lost predictions are restored. No code of a
     bundle runs unless --run-plugin names it. Exit codes: 0 added, 1 verification found something, 2 bad
-    input, 3 other content under the same name.
+    input, 3 other content under the same name, or records or drawn cells that are not repeatable here.
     """
     from bench.exchange.bundle_merge import MergeSettings, merge_bundle
     from bench.registry import discover
@@ -129,6 +131,9 @@ def merge_command(bundles: tuple[Path, ...], into: Path, data_dir: Path | None, 
         click.echo(verification_text(merged.verified))
         if merged.verified.findings:
             raise BenchError("nothing was added: see the findings above", where=str(bundle))
+        if merged.shortfall:
+            what = f"{merged.shortfall}; nothing was added"
+            raise NotComparableError(what, where=str(bundle), hint=merged.hint)
         for note in merged.notes:
             click.echo(printable(f"note: {note}"))
         if merged.by:

@@ -15,6 +15,7 @@ from bench.data.mteb_names import is_mteb
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history_page import collect_history_facts
 from bench.gate.verdict_history import read_history
+from bench.records.environment import collect_training_environment
 from bench.records.filesystem import walk_folder
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
@@ -24,6 +25,7 @@ from bench.site.campaign_files import campaign_files
 from bench.site.page_frame import Site, render_page
 from bench.site.shared_pages import MOST_CURVES, write_shared_pages
 from bench.site.site_files import SiteOutput, hash_content, hash_folder, hash_program, open_site
+from bench.verify.repeatability import REPEATABLE
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class SiteRequest:
     url: str  # public address, or ""
     title: str
     history: Path | None  # verdicts of bench check --json, for a page of builds
+    level: str  # what records have to be, of bench.verify.repeatability
     check: Callable[[ResultStore], CampaignCheck]
     quotes: Callable[[Mapping[str, bytes], Sequence[RunRecord], str], None]  # raises for quoted sentences
     progress: Callable[[int], None] = lambda _: None
@@ -49,7 +52,8 @@ class SiteResult:
     kept: int = 0
     removed: int = 0
     errors: list[BenchError] = field(default_factory=list)  # of campaigns that can't be shown
-    doubtful: list[str] = field(default_factory=list)  # campaigns with findings or unreadable records
+    # campaigns with findings or unreadable records, or with less than the level, each with its shortfall
+    doubtful: dict[str, str] = field(default_factory=dict)
 
 
 def find_campaigns(results: Path) -> list[str]:
@@ -73,6 +77,9 @@ def build_site(request: SiteRequest) -> SiteResult:
     output, result = open_site(request.out), SiteResult()
     site = Site(request.title, request.url, history is not None)
     settings = f"{request.title} {request.url} {history is not None} {_describe_data(request.data)}"
+    settings += f" {request.level}"
+    if request.level == REPEATABLE:  # then pages depend on the machine
+        settings += f" {collect_training_environment('cpu')}"
     base = hash_content(f"{hash_program()} {settings}".encode())
     stores = {name: ResultStore(request.results, name) for name in names}
     prints = {
@@ -89,8 +96,8 @@ def build_site(request: SiteRequest) -> SiteResult:
             result.made += 1
         if entry.error:
             prints[name] = ""  # try again in the next build
-        elif entry.failed or entry.check.status == "faults":
-            result.doubtful.append(name)
+        elif entry.failed or entry.check.status == "faults" or entry.check.shortfall:
+            result.doubtful[name] = entry.check.shortfall
         entries.append(entry)
         curves[name] = _read_curves(output, name)
         request.progress(1)

@@ -24,10 +24,15 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class CampaignCheck:
-    """The lines of a verification, and their status: "verified", "in part", "faults" or "not verified"."""
+    """The lines of a verification, and their status.
+
+    The status is "repeatable", "verified", "in part", "faults" or "not verified"; ``shortfall`` tells what
+    the required level lacks.
+    """
 
     status: str
     said: tuple[str, ...] = ()
+    shortfall: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,8 @@ def parse_entry(text: str, where: str) -> CampaignEntry:
         lists["lines"] = tuple(LeaderboardLine(**line) for line in data["lines"])
         lists["sweeps"] = tuple((name, _parse_table(table)) for name, table in data["sweeps"])
         lists["order"] = tuple(map(tuple, data["order"]))
-        check = CampaignCheck(data["check"]["status"], tuple(data["check"]["said"]))
+        facts = data["check"]
+        check = CampaignCheck(facts["status"], tuple(facts["said"]), facts["shortfall"])
         return CampaignEntry(**(data | lists | {"check": check}))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"invalid entry of a site: {error}", where=where) from error

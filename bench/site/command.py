@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.cli.options import PATH, data_option, print_stderr, results_option
+from bench.cli.options import PATH, data_option, print_stderr, require_option, results_option
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable
@@ -30,16 +30,23 @@ if TYPE_CHECKING:
 @strict_option(
     "--history", type=PATH, metavar="FOLDER", help="Verdicts of bench check --json, for a page of builds."
 )
+@require_option("Name campaigns with records that are less than this, exit code 1.")
 @results_option
 @data_option()
 def site_command(
-    out: Path, url: str, title: str, history: Path | None, results: Path, data_dir: Path | None
+    out: Path,
+    url: str,
+    title: str,
+    history: Path | None,
+    level: str,
+    results: Path,
+    data_dir: Path | None,
 ) -> None:
     """Make a static web site of all campaigns.
 
     It shows leaderboards, methods, every pair and published figures, without server or network. Campaigns are
     verified first; only changed ones are rendered. Exit codes: 0 made; 1 made, but a campaign can't be shown,
-    has failed cells, unreadable records or findings of bench verify; 2 bad input.
+    has failed cells, unreadable records, findings of bench verify or less than --require; 2 bad input.
     """
     from bench.registry import discover
     from bench.site.build import SiteRequest, build_site, find_campaigns
@@ -50,17 +57,18 @@ def site_command(
     def check_quotes(texts: Mapping[str, bytes], records: Sequence[RunRecord], where: str) -> None:
         check_sentences(texts, records, data_dir, where)
 
-    check = partial(_verify_campaign, data=data_dir)
+    check = partial(_verify_campaign, data=data_dir, level=level)
     address = _parse_address(url)
     with progress_bar("campaigns", len(find_campaigns(results))) as advance:
         request = SiteRequest(
-            results, out, data_dir, address, title.strip(), history, check, check_quotes, advance
+            results, out, data_dir, address, title.strip(), history, level, check, check_quotes, advance
         )
         result = build_site(request)
     for error in result.errors:
         print_stderr(f"can't be shown: {error}")
-    for name in result.doubtful:
-        print_stderr(f"in doubt: campaign {name}; its page says why")
+    for name, shortfall in result.doubtful.items():
+        why = f": {shortfall}" if shortfall else ""
+        print_stderr(f"in doubt: campaign {name}{why}; its page says why")
     if not address:
         print_stderr("no sitemap and no feed: they need --url")
     removed = f", {result.removed} files removed" if result.removed else ""
@@ -83,14 +91,20 @@ def _parse_address(url: str) -> str:
     return url if url.endswith("/") else f"{url}/"
 
 
-def _verify_campaign(store: ResultStore, data: Path | None) -> CampaignCheck:
+def _verify_campaign(store: ResultStore, data: Path | None, level: str = "recomputed") -> CampaignCheck:
     from bench.records.environment import strip_paths
     from bench.site.campaign_entry import CampaignCheck
     from bench.verify.findings import verification_text
-    from bench.verify.record_checks import SIDE_PREFIXES, VerifySettings, verify_records
+    from bench.verify.record_checks import VerifySettings, verify_records
+    from bench.verify.repeatability import REPEATABLE, describe_shortfall
 
-    verified, _ = verify_records(store.root, VerifySettings(data=data))
-    status = "faults" if verified.findings else "verified"
-    if not verified.findings and not all(line.startswith(SIDE_PREFIXES) for line in verified.unchecked):
-        status = "in part"
-    return CampaignCheck(status, tuple(map(strip_paths, verification_text(verified).splitlines())))
+    verified, sound = verify_records(store.root, VerifySettings(data=data))
+    shortfall = strip_paths(printable(describe_shortfall(level, verified, sound)))
+    status = "verified" if len(verified.verified) == len(verified.records) else "in part"
+    if status == "verified" and level == REPEATABLE and not shortfall:
+        status = REPEATABLE
+    if verified.findings:
+        status = "faults"
+    # what a rerun can show depends on the machine, so other sites omit it
+    lines = verification_text(verified, here=level == REPEATABLE).splitlines()
+    return CampaignCheck(status, tuple(map(strip_paths, lines)), shortfall)

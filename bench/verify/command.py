@@ -56,8 +56,9 @@ def verify_command(
     """Check every record below FOLDER.
 
     It checks seal, key, place, predictions, scores, averages, data and copies. Scores are computed again from
-    predictions and gold scores. Who edits predictions, scores, key and seal alike is found only by training
-    again: --rerun N. Exit codes: 0 nothing wrong, 1 findings, 2 bad input.
+    predictions and gold scores: verified. Only training again finds a record that was made up as a whole:
+    --rerun N; repeatable are those that it can show here. Exit codes: 0 nothing wrong, 1 findings, 2 bad
+    input, 3 fewer than N cells were repeatable here.
     """
     from bench.config.plugins import read_plugin
     from bench.registry import discover

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from xml.etree import ElementTree
 
@@ -41,6 +41,8 @@ CHECKS = {
     "plan": "the campaign's sealed plan is unchanged, and is the one that its records name",
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
+    "shift": "trained again on another CPU with equal versions, a row's averages move on average by no more "
+    "than CPUs differ",
 }
 """Passed checks, by the name in findings."""
 Problem = tuple[str, str, str]
@@ -67,7 +69,12 @@ class Verification:
         scores: Number of scores computed again from predictions.
         unchecked: Unchecked facts, each with its number of records or scores.
         unscored: Files of finished records without any recomputed score, each with the reason.
-        repeated: Files of repeated cells.
+        as_recorded: Facts that no check can confirm, such as costs, with their numbers likewise.
+        recomputed: Files of records whose ranked scores were all computed again.
+        repeatable: Files of records that a rerun on this machine can show.
+        unrepeatable: Reasons why it can't show others, each with its number of records.
+        repeated: Files of cells whose repetition confirmed them.
+        unrepeated: Reasons why the repetition of the other drawn cells shows nothing, by file.
         drawn: Number of cells drawn for repetition.
         plans: By campaign what was planned, what is missing and what is beside the plan, or that none was
             sealed.
@@ -78,15 +85,33 @@ class Verification:
     findings: list[RecordFinding] = field(default_factory=list)
     unchecked: Counter[str] = field(default_factory=Counter)
     unscored: dict[str, str] = field(default_factory=dict)
+    as_recorded: Counter[str] = field(default_factory=Counter)
+    recomputed: list[str] = field(default_factory=list)
+    repeatable: list[str] = field(default_factory=list)
+    unrepeatable: Counter[str] = field(default_factory=Counter)
     sealed: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
+    unrepeated: dict[str, str] = field(default_factory=dict)
     drawn: int = 0
     plans: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
-        """1 with findings, else 0."""
-        return int(bool(self.findings))
+        """1 with findings, 3 if repetitions left a drawn cell open, otherwise 0."""
+        if self.findings:
+            return 1
+        return 3 if self.open_cells else 0
+
+    @property
+    def open_cells(self) -> int:
+        """Number of drawn cells that no repetition confirmed."""
+        return self.drawn - len(self.repeated)
+
+    @property
+    def verified(self) -> list[str]:
+        """Files of records whose ranked scores were computed again, without a finding."""
+        failed = {finding.where for finding in self.findings}
+        return [where for where in self.recomputed if where not in failed]
 
     def of(self, record: str) -> list[RecordFinding]:
         """Return the findings on one file."""
@@ -97,22 +122,30 @@ class Verification:
         self.findings += [RecordFinding(where, *problem) for problem in problems]
 
 
-def verification_text(verified: Verification) -> str:
-    """Return findings by file, unchecked facts, and a summary in the last line."""
+def verification_text(verified: Verification, *, here: bool = True) -> str:
+    """Return findings by file, unchecked facts, and a summary in the last line.
+
+    ``here`` adds what a rerun on this machine can show.
+    """
     lines = []
     for finding in verified.findings:
         hint = f"; {finding.hint}" if finding.hint else ""
         lines.append(f"{finding.where}: {finding.check}: {finding.what}{hint}")
     lines += [f"{where}: sealed" for where in verified.sealed]
-    for fact, count in verified.unchecked.items():
-        lines.append(f"not checked: {fact} ({count:,})" if count > 1 else f"not checked: {fact}")
+    lines += _open_lines(verified)
     lines += _plan_lines(verified)
+    lines += [f"not repeatable here: {where}: {why}" for where, why in verified.unrepeated.items()]
+    lines.append(f"verified: {len(verified.verified):,} of {len(verified.records):,} records")
+    if here:
+        lines.append(f"repeatable here: {len(verified.repeatable):,} of {len(verified.records):,} records")
+        lines += _count_lines("not repeatable here", verified.unrepeatable)
     by_check = Counter(finding.check for finding in verified.findings)
     failed = ", ".join(f"{count} {check}" for check, count in by_check.items())
     summary = f"{len(verified.records):,} records, {verified.scores:,} scores computed again from predictions"
     if verified.drawn:
         summary += f", {len(verified.repeated)} of {verified.drawn} cells repeated"
-    lines.append(f"{summary}: {'FAILED, ' + failed if failed else _describe_success(verified)}")
+    outcome = f"FAILED, {failed}" if failed else _describe_success(verified)
+    lines.append(f"{summary}: {outcome}")
     return "\n".join(map(printable, lines))
 
 
@@ -127,18 +160,33 @@ def _plan_lines(verified: Verification) -> list[str]:
 
 def _describe_success(verified: Verification) -> str:
     """Return "nothing wrong", for the records whose scores were recomputed alone."""
+    opened = f"{verified.open_cells} cells not repeatable here, " if verified.open_cells else ""
     if not verified.unscored:
-        return "nothing wrong"
+        return f"{opened}nothing wrong"
     by_reason = Counter(verified.unscored.values())
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in by_reason.items())
     recomputed = len(verified.records) - len(verified.unscored)
     found = f"nothing wrong in {recomputed:,} records" if recomputed else "no findings"
-    return f"{found}; not recomputed: {reasons}"
+    return f"{opened}{found}; not recomputed: {reasons}"
+
+
+def _open_lines(verified: Verification) -> list[str]:
+    lines = _count_lines("not checked", verified.unchecked)
+    return lines + _count_lines("as recorded", verified.as_recorded)
+
+
+def _count_lines(word: str, facts: Mapping[str, int]) -> list[str]:
+    lines = []
+    for fact, count in facts.items():
+        lines.append(f"{word}: {fact} ({count:,})" if count > 1 else f"{word}: {fact}")
+    return lines
 
 
 def verification_json(verified: Verification) -> str:
     """Return all results, with the meaning of each check."""
-    facts = asdict(verified) | {"checks": CHECKS, "unchecked": dict(verified.unchecked)}
+    facts = asdict(verified) | {"checks": CHECKS, "verified": verified.verified}
+    for name in ("unchecked", "as_recorded", "unrepeatable"):
+        facts[name] = dict(getattr(verified, name))
     return json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -160,6 +208,7 @@ def verification_junit(verified: Verification) -> str:
             ElementTree.SubElement(case, "failure", type="finding", message=text).text = text
         elif name in skipped:
             ElementTree.SubElement(case, "skipped", message=f"not recomputed: {skipped[name]}")
-    lines = [f"not checked: {what} ({count})" for what, count in verified.unchecked.items()]
+    lines = _open_lines(verified) + _count_lines("not repeatable here", verified.unrepeatable)
+    lines += [f"not repeatable here: {where}: {why}" for where, why in verified.unrepeated.items()]
     ElementTree.SubElement(suite, "system-out").text = replace_invalid_xml("\n".join(lines))
     return format_xml(root)

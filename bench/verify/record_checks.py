@@ -37,7 +37,8 @@ from bench.verify.record_paths import (
     find_stray_files,
     unchecked_folders,
 )
-from bench.verify.side_files import SIDE_FILES, verify_side_files
+from bench.verify.repeatability import explain_unrepeatable
+from bench.verify.side_files import verify_side_files
 from bench.verify.stage_checks import PlannedRerun, check_training, plan_rerun, replace_stage_keys
 from bench.verify.sweep_checks import verify_grids
 
@@ -45,8 +46,7 @@ SIDE_SCORES = "scores beside a suite's own, of which no predictions are kept:"
 NOTES = "notes of records:"
 TRAININGS = "what trainings gave beside the encoder:"
 PROBES = "what probes found"
-SIDE_PREFIXES = (SIDE_SCORES, NOTES, TRAININGS, PROBES, SIDE_FILES)
-"""Beginnings of unchecked facts that leave every suite score confirmed."""
+COSTS = "costs of runs: seconds, cores and processor"
 _EDITED = "the record was edited, or scored by another program: run the cell again"
 
 
@@ -141,19 +141,12 @@ def _verify_record(
         *_check_encoder(find_encoder_folder(store, record.place), record),
         *check_training(record),
     ]
-    if record.training.get("stages"):  # only training again confirms these, and only probing again probes
-        verified.unchecked[f"{TRAININGS} losses, dev scores, seconds"] += 1
-    if record.probes:
-        verified.unchecked[PROBES] += 1
+    _count_recorded_facts(record, verified)
     scores = verified.scores
     if not any(check == "place" for check, *_ in wrong):  # else the predictions are another record's
         wrong += _check_scores(store, record, where, settings, verified)
     seal = find_seal_fault(record, text)
-    run = None
-    try:
-        run = _plan_record_rerun(record, settings, verified) if not wrong else None
-    except DataError as error:
-        wrong.append(("method", error.what, error.hint or AGAIN))
+    run, unrepeatable = _plan_record_rerun(record, wrong, settings, verified)
     sound = not wrong and verified.scores > scores  # sealed only with checked scores
     if settings.seal and seal is not None and seal.check == "unsealed" and sound:
         store.seal(replace_stage_keys(record, run.keys) if run and run.keys else record)
@@ -164,7 +157,27 @@ def _verify_record(
         wrong += run.wrong(record)
         verified.unchecked.update(run.doubts(record, settings.inputs))
     verified.add(where, wrong)
+    if not wrong:
+        _count_repeatable(where, unrepeatable, verified)
     return record
+
+
+def _count_recorded_facts(record: RunRecord, verified: Verification) -> None:
+    """Count what only training, probing or measuring again could confirm."""
+    if record.training.get("stages"):
+        verified.as_recorded[f"{TRAININGS} losses, dev scores, seconds"] += 1
+    if record.probes:
+        verified.as_recorded[PROBES] += 1
+    if record.timing:
+        verified.as_recorded[COSTS] += 1
+
+
+def _count_repeatable(where: str, unrepeatable: str, verified: Verification) -> None:
+    """Count a record as repeatable here, or the reason why it isn't."""
+    if unrepeatable:
+        verified.unrepeatable[unrepeatable] += 1
+    else:
+        verified.repeatable.append(where)
 
 
 def _read_record(file: Path) -> tuple[str, RunRecord] | Problem:
@@ -250,20 +263,22 @@ def _check_scores(
     if record.suite in SUITES.names() and list(predictions) != list(tasks):
         yield "predictions", "their tasks are in another order than the suite's", AGAIN
     rescoring = rescore_record(record, tasks, predictions)
-    if not rescoring.checked:
-        verified.unscored[where] = NO_PREDICTIONS
-    _count_scores(rescoring, record.suite, verified)
+    _count_scores(record, where, rescoring, verified)
     for wrong in rescoring.wrong:
         yield "score", wrong, _EDITED
 
 
-def _count_scores(rescoring: ScoreCheck, suite: str, verified: Verification) -> None:
-    """Add the numbers of recomputed and of unchecked scores."""
+def _count_scores(record: RunRecord, where: str, rescoring: ScoreCheck, verified: Verification) -> None:
+    """Count scores computed again, those without predictions, and those beside the suite's own."""
     verified.scores += rescoring.checked
     for kind in rescoring.unchecked:
-        verified.unchecked[f"scores of {suite} of which no predictions are kept: {kind}"] += 1
+        verified.unchecked[f"scores of {record.suite} of which no predictions are kept: {kind}"] += 1
     for kind in rescoring.beside:
-        verified.unchecked[f"{SIDE_SCORES} {suite} {kind}"] += 1
+        verified.as_recorded[f"{SIDE_SCORES} {record.suite} {kind}"] += 1
+    if not rescoring.checked:
+        verified.unscored[where] = NO_PREDICTIONS
+    elif not rescoring.unchecked:
+        verified.recomputed.append(where)
 
 
 def _check_item_counts(record: RunRecord, tasks: Mapping[str, SuiteTask]) -> Iterator[Problem]:
@@ -292,18 +307,27 @@ def _read_predictions(store: ResultStore, record: RunRecord) -> dict[str, FloatA
 
 
 def _plan_record_rerun(
-    record: RunRecord, settings: VerifySettings, verified: Verification
-) -> PlannedRerun | None:
-    """The run that repeats a record, if any; raises DataError as :func:`plan_rerun`."""
+    record: RunRecord, wrong: list[Problem], settings: VerifySettings, verified: Verification
+) -> tuple[PlannedRerun | None, str]:
+    """The run that repeats a sound record, if any, and why it shows nothing here.
+
+    A record that no run can have is added to ``wrong``.
+    """
+    if wrong:
+        return None, ""
     if record.name not in METHODS.names():  # check_metadata reports it
-        return None
+        plugged = record.name in plugin_file_hashes(record.provenance)
+        why = "of a plug-in, whose code isn't run" if plugged else "unknown here"
+        return None, f"method {record.name}: {why}"
     try:
-        return plan_rerun(record, settings.data, settings.inputs)
-    except DataError:
-        raise
+        run = plan_rerun(record, settings.data, settings.inputs)
+    except DataError as error:
+        wrong.append(("method", error.what, error.hint or AGAIN))
+        return None, ""
     except BenchError as error:
         subject = NOTES if isinstance(error, InputError) else "specification of records:"
         if record.training.get("stages"):
             subject = "keys of training stages:"
         verified.unchecked[f"{subject} {error.what}"] += 1
-        return None
+        return None, error.what
+    return run, explain_unrepeatable(record, run.job.record)

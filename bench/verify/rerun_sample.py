@@ -14,16 +14,22 @@ from bench.execution.repetition import RerunDifference, rerun_record
 from bench.records.environment import plugin_file_hashes
 from bench.records.fingerprint import machine_warnings
 from bench.records.record import AVERAGE, RunRecord
+from bench.render.grid import SCALE
 from bench.verify.findings import REPORT_BUG, Verification
+from bench.verify.repeatability import (
+    SHIFT_TOLERANCE,
+    ScoreShift,
+    explain_untestable_shift,
+    find_mean_shifts,
+)
 
 UNTRAINED_BOUND, COARSE_BOUND, TRAINED_BOUND = 0.001, 0.05, 0.5
 """Largest differences of a score on other versions or hardware.
 
 Training may end as with another seed, so only its average has a bound. Otherwise a correlation has the
-narrowest; counts, lower precision and a recreated backbone have more. Between two CPUs, or a CPU and a GPU,
-at most 0.00002 was seen without training and 0.2 with it; between two seeds 0.35.
+narrowest; counts, lower precision and a recreated backbone have more. Between a CPU and a GPU at most 0.00002
+was seen without training.
 """
-_BY_ITSELF = "repeat one by itself: bench rerun takes the model and the texts that it needs"
 _HINT = "repeat it with the versions and on the hardware that the record names"
 
 
@@ -37,32 +43,36 @@ def repeat_sample(
 ) -> None:
     """Add the findings of ``count`` repeated cells (at most all) of sound records.
 
-    ``say`` receives a printable line before and after each; ``seed`` makes the choice repeatable.
+    A cell whose repetition shows nothing here is counted with its reason. ``say`` receives a printable line
+    before and after each; ``seed`` makes the choice repeatable.
     """
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311 - no secret
     drawn = chooser.sample(list(sound), min(count, len(sound)))
     verified.drawn += len(drawn)
+    shifts: list[ScoreShift] = []
     for where, record in drawn:
         say(printable(f"{where}: {'training' if record.training.get('stages') else 'computing'} it again"))
-        say(printable(f"{where}: {_repeat_record(where, record, data, verified)}"))  # it quotes records
-    if drawn and not (verified.repeated or verified.findings):
-        what = f"of the cells drawn none could run here ({len(drawn)})"
-        verified.add(drawn[-1][0], [("rerun", what, _BY_ITSELF)])
+        outcome = _repeat_record(where, record, data, verified, shifts)
+        say(printable(f"{where}: {outcome}"))  # it quotes records
+    for where, what in find_mean_shifts(shifts):
+        verified.add(where, [("shift", what, _HINT)])
 
 
-def _repeat_record(where: str, record: RunRecord, data: Path | None, verified: Verification) -> str:
-    """Repeat a record, add its finding, and return the outcome."""
+def _repeat_record(
+    where: str, record: RunRecord, data: Path | None, verified: Verification, shifts: list[ScoreShift]
+) -> str:
+    """Repeat a record, add its finding or its shift, and return the outcome."""
     try:
         differences, now = rerun_record(record, data=data)
     except BenchError as error:
-        verified.unchecked[f"repetition of {where}: {error.what}"] += 1
-        return f"can't be repeated here: {error.what}"
+        verified.unrepeated[where] = error.what
+        return f"not repeatable here: {error.what}"
     except Exception as error:  # an unforeseen one of one record stops no other's repetition
         what = f"repeating it failed, {type(error).__name__}: {error}"
         verified.add(where, [("rerun", what, REPORT_BUG)])
         return what
-    verified.repeated.append(where)
     if not differences:
+        verified.repeated.append(where)
         return "equal to the last digit"
     what = _describe_differences(differences)
     machines = machine_warnings([record], [now])
@@ -70,13 +80,29 @@ def _repeat_record(where: str, record: RunRecord, data: Path | None, verified: V
         what += ", on equal versions and CPU"
         verified.add(where, [("rerun", what, "")])
         return what
-    what += f", on other versions or hardware: {'; '.join(machines)}"
     if excess := _excess_difference(differences, record, now):
-        what = f"{excess} ({what})"
+        what = f"{excess} ({what}, on other versions or hardware: {'; '.join(machines)})"
         verified.add(where, [("rerun", what, _HINT)])
-    else:
-        verified.unchecked[f"digits of {where}: {what}"] += 1
-    return what
+        return what
+    why = explain_untestable_shift(record, now) or _measure_shift(where, record, now, shifts)
+    if why:
+        verified.unrepeated[where] = f"{why}; {what}"
+        return f"not repeatable here: {why}; {what}"
+    verified.repeated.append(where)
+    return f"its average is within {SHIFT_TOLERANCE * SCALE:.2g} points on another CPU; {what}"
+
+
+def _measure_shift(where: str, then: RunRecord, now: RunRecord, shifts: list[ScoreShift]) -> str:
+    """Add the shift of an average, and return what is too large for two CPUs, or ""."""
+    old, new = then.score(AVERAGE), now.score(AVERAGE)
+    if old is None or new is None:
+        return "shift not testable: it has no average"
+    shifts.append(ScoreShift(where, (then.profile, then.method, then.suite), then.seed, old - new))
+    if abs(old - new) <= SHIFT_TOLERANCE:
+        return ""
+    side = "above" if old > new else "below"
+    what = f"its average is {abs(old - new) * SCALE:.2g} points {side} its repetition's"
+    return f"{what}, and CPUs of equal versions differ by up to {SHIFT_TOLERANCE * SCALE:.2g}"
 
 
 def _excess_difference(differences: Sequence[RerunDifference], then: RunRecord, now: RunRecord) -> str:
@@ -146,6 +172,8 @@ def repeat_bundle_cells(
             files = {str(record.provenance["plugins"][method]["file"]) for method in methods}
             if missing := ", ".join(sorted(files - sources.keys())):
                 verified.unchecked[f"repetition of cells of {missing}: --run-plugin names what may run"] += 1
+                verified.unrepeated[where] = f"it needs the code of {missing}, which --run-plugin names"
             else:
                 runnable.append((where, record))
         repeat_sample(verified, runnable, count, data, say, seed)
+        verified.drawn = min(count, len(sound))  # not to end well with fewer cells than were asked for

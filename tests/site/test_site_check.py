@@ -17,14 +17,18 @@ RESULTS = Path(__file__).parents[2] / "results"
 @pytest.mark.parametrize(
     ("record", "status", "line"),
     [
-        ("reference/mini/esimcse_short/seed-1/mini.json", "verified", "mini all spearman_last (2)"),
+        (
+            "reference/mini/esimcse_short/seed-1/mini.json",
+            "verified",
+            "mini all spearman_last (2)",
+        ),
         (
             "reference/mini/tncse_short.kept/no-seed/mini.json",
             "verified",
             "not checked: notes of records: of profile mini, the record was made with the model 'encoder', "
             "which its profile doesn't name",
         ),
-        ("mini-equal/mini-equal/simcse/seed-1/mini.json", "verified", "not checked: what probes found"),
+        ("mini-equal/mini-equal/simcse/seed-1/mini.json", "verified", "as recorded: what probes found"),
         ("mini-equal/mini-equal/simcse/seed-1/mini.json", "verified", "losses, dev scores, seconds"),
         ("reproduce/mini/untrained[pooling=avg]/no-seed/mini-mteb.json", "in part", "kept: all v_measure"),
     ],

@@ -128,11 +128,11 @@ def test_what_nothing_shows_is_said(cli: Cli, campaign: Path) -> None:
     code, out, _ = cli("verify", "--format", "json")
     found = json.loads(out)
     assert (code, found["findings"]) == (0, [])
-    unchecked = {what: count for what, count in found["unchecked"].items() if "suite's" not in what}
-    assert list(unchecked.values()) == [2, 2]
-    assert missing_facts(" ".join(unchecked), "losses", "dev scores", "seconds", "probes") == []
+    recorded = {what: count for what, count in found["as_recorded"].items() if "suite's" not in what}
+    assert (list(recorded.values()), found["unchecked"]) == ([2, 2, 2], {})
+    assert missing_facts(" ".join(recorded), "losses", "dev scores", "seconds", "probes", "costs") == []
     forge(other / "mini.json", lambda record: record.update(probes={}))
-    assert "probes found\n" in cli("verify")[1]
+    assert "as recorded: what probes found\n" in cli("verify")[1]
 
 
 @pytest.mark.parametrize("drop_last", [False, True])

@@ -45,9 +45,9 @@ def test_what_hardware_changes_is_said_and_no_finding(results: Cli, monkeypatch:
     real = rerun_record
     monkeypatch.setattr(rerun_sample, "rerun_record", slightly)
     elsewhere(WORDS)
-    code, out, _ = results("verify", str(WORDS), "--rerun", "1")
-    facts = "not checked: digits", WORDS.name, "1 scores", "1e-07", "then Xeon, now"
-    assert (code, missing_facts(out, *facts)) == (0, []), out
+    code, out, err = results("verify", str(WORDS), "--rerun", "1")
+    facts = "within 0.006 points", WORDS.name, "1 scores", "1e-07"
+    assert (code, missing_facts(err, *facts), "1 of 1 cells repeated" in out) == (0, [], True), out
 
 
 def made(**facts: Any) -> RunRecord:
@@ -62,7 +62,7 @@ def found(then: RunRecord, now: RunRecord, *scores: tuple[str, float | None, flo
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rerun_sample, "rerun_record", lambda record, data: (differences, now))
         rerun_sample.repeat_sample(verified, [("x.json", then)], 1, None, lambda line: None)
-    assert len(verified.findings) + len(verified.unchecked) == 1
+    assert len(verified.findings) + len(verified.unrepeated) + len(verified.repeated) == 1
     return [finding.what for finding in verified.findings]
 
 
@@ -126,8 +126,9 @@ def test_a_repetition_of_nothing_is_not_passed(results: Cli, monkeypatch: pytest
     real = rerun_record
     monkeypatch.setattr(rerun_sample, "rerun_record", refuses)
     code, out, _ = results("verify", str(WORDS), "--rerun", "1")
-    facts = f"{WORDS.name}: rerun: ", "none could run", "bench rerun", "0 of 1", "FAILED"
-    assert (code, missing_facts(out, *facts)) == (1, []), out
+    facts = f"not repeatable here: {WORDS.name}", "backbone own", "0 of 1", "nothing found wrong"
+    assert (code, missing_facts(out, *facts), "nothing wrong" in out) == (3, [], False), out
     code, out, _ = results("verify", "--rerun", "99")  # some others could
-    assert (code, ": rerun: " in out) == (0, False), out
-    assert missing_facts(out, "not checked: repetition", where(WORDS), "backbone own") == []
+    assert (code, "FAILED" in out) == (3, False), out
+    facts = f"not repeatable here: {where(WORDS)}", "backbone own", "3 of 4", "1 cells not repeatable here"
+    assert missing_facts(out, *facts) == []
