@@ -72,6 +72,8 @@ def _repeat_record(
         verified.add(where, [("rerun", what, REPORT_BUG)])
         return what
     if not differences:
+        if machine_warnings([record], [now]) and not explain_untestable_shift(record, now):
+            _measure_shift(where, record, now, shifts)  # of 0, which counts
         verified.repeated.append(where)
         return "equal to the last digit"
     what = _describe_differences(differences)

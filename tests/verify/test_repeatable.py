@@ -16,7 +16,7 @@ from bench.cli.main import main
 from bench.data.toy_suite import make_toy_task
 from bench.errors import InputError
 from bench.records.record import RunRecord, parse_record
-from bench.verify import repeatability
+from bench.verify import repeatability, rerun_sample
 from bench.verify.repeatability import (
     FALSE_ALARMS,
     SHIFT_TOLERANCE,
@@ -159,6 +159,21 @@ def test_one_lifted_cell_is_not_repeatable(results: Cli) -> None:
     code, out, err = results("verify", "--rerun", "9")
     assert (code, missing_facts(out, "5 of 6 cells repeated", "above its repetition's")) == (3, []), out
     assert "forge" not in out + err
+
+
+def test_equal_cells_count_in_the_shift(results: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[ScoreShift] = []
+
+    def keep(shifts: list[ScoreShift]) -> list[tuple[str, str]]:
+        seen.extend(shifts)
+        return []
+
+    monkeypatch.setattr(rerun_sample, "find_mean_shifts", keep)
+    for seed in (1, 2):
+        elsewhere(at(seed))
+    lift(at(1))
+    assert results("verify", "--rerun", "9")[0] == 3
+    assert [shift.value > 0 for shift in sorted(seen, key=lambda shift: shift.seed or 0)] == [True, False]
 
 
 def test_the_level_that_a_merge_and_a_site_require(results: Cli) -> None:
