@@ -14,6 +14,7 @@ from bench.stats.correlations import rank_correlation
 from bench.stats.seed_pairs import paired_t
 
 _HEADER = ("method", "selected", "last", "selected - last", "95% interval", "unlike", "rank", "rank by last")
+_AS_RECORDED = "As recorded: scores of the last checkpoint, of which no predictions are kept."
 _SIZES = (0.01, 0.02)
 """Sizes of differences that the notes count, in the metric's unit."""
 Both = tuple[float, float]
@@ -41,7 +42,7 @@ def checkpoint_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | 
             ranks = list(map(_rank_text, columns, means[method]))
         rows.append((campaign.shown(method), *_method_cells(runs[method]), *ranks))
     pairs = list(chain.from_iterable(map(runs.__getitem__, ranked)))
-    notes = [*_grid_notes(pairs, list(ranked.values())), *campaign.apart_note(order)]
+    notes = [_AS_RECORDED, *_grid_notes(pairs, list(ranked.values())), *campaign.apart_note(order)]
     return Grid(campaign.title("Choice of checkpoint", records), _HEADER, tuple(rows), tuple(notes))
 
 

@@ -65,6 +65,7 @@ def efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
         *filter(None, [table.bold]),
         *(note for note in table.notes[1:] if not note.startswith((OVER_SEEDS, *OF_COLUMNS))),
     ]
+    notes.append("As recorded: costs, sizes and times, which only measuring again confirms.")
     if lacking:
         notes.append(f"No GMAC for {', '.join(lacking)}: bench run --probes cost measures it.")
     if any(_cost_facts(record).get("gmac") == 0 for record in records):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -15,6 +15,8 @@ from bench.records.record import RunRecord
 from bench.render.grid import DASH, Grid, summarise_values
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import finished_records
+
+_AS_RECORDED = "As recorded: no check repeats what probes found; bench probe measures it again."
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def probed_runs(records: Sequence[RunRecord], shown: Callable[[str], str] = str)
 
 def probe_tables(campaign: Campaign) -> list[Grid]:
     """Return two tables a profile and suite."""
-    return probe_grids(probed_runs(campaign.records, campaign.shown))
+    grids = probe_grids(probed_runs(campaign.records, campaign.shown))
+    return [replace(grid, notes=(*grid.notes, _AS_RECORDED)) for grid in grids]
 
 
 def probe_grids(runs: Sequence[ProbedRun]) -> list[Grid]:

@@ -273,3 +273,9 @@ def test_p_of_a_mean_shift() -> None:
     assert mean_shift_p([0.001, 0.002, 0.003]) == pytest.approx(2 * 0.039153, rel=1e-4)
     assert mean_shift_p([-0.001, -0.002, -0.003]) == mean_shift_p([0.001, 0.002, 0.003])
     assert (mean_shift_p([0.004, 0.004]), mean_shift_p([SHIFT_TOLERANCE / 2] * 4)) == (0.0, 1.0)
+
+
+def test_what_no_check_confirms_is_marked_as_recorded(results: Cli) -> None:
+    for table, what in (("checkpoints", "scores of the last checkpoint"), ("efficiency", "costs, sizes")):
+        code, out, err = results("report", "--table", table)
+        assert (code, f"As recorded: {what}" in out) == (0, True), out + err
