@@ -13,6 +13,7 @@ from bench.errors import InputError
 from bench.nn.device import check_available
 from bench.records.environment import collect_training_environment
 from bench.records.fingerprint import machine_differences, machine_warnings
+from bench.records.integrity import HARDWARE_TOLERANCE
 from bench.records.record import RunRecord
 from bench.render.grid import SCALE
 from bench.stats.equivalence import DifferenceEstimate
@@ -21,8 +22,6 @@ from bench.verify.findings import Verification
 RECOMPUTED, REPEATABLE = "recomputed", "repeatable"
 LEVELS = (RECOMPUTED, REPEATABLE)
 """What ``bench site`` and ``bench merge`` can require of records, the weaker first."""
-SHIFT_TOLERANCE = 0.00006
-"""Largest difference of an average that was measured between two CPUs of equal versions: 0.006 points."""
 FALSE_ALARMS = 0.01
 """Probability that the shifts of one sample of honest records are a finding."""
 _SHIFTING = {"CPU", "weights as made"}
@@ -89,7 +88,7 @@ def find_mean_shifts(shifts: Sequence[ScoreShift]) -> Iterator[tuple[str, str]]:
             side = "above" if mean > 0 else "below"
             what = f"the averages of {len(members)} repeated cells of {name} are {abs(mean):.2g} points"
             what += f" {side} those of their repetitions (p {p:.1g})"
-            what += f"; CPUs of equal versions differ by up to {SHIFT_TOLERANCE * SCALE:.2g}"
+            what += f"; CPUs of equal versions differ by up to {HARDWARE_TOLERANCE * SCALE:.2g}"
             yield members[0].where, what
 
 
@@ -111,7 +110,7 @@ def _seed_means(shifts: Sequence[ScoreShift]) -> list[float]:
     return list(map(fmean, by_seed.values()))
 
 
-def mean_shift_p(values: Sequence[float], tolerance: float = SHIFT_TOLERANCE) -> float:
+def mean_shift_p(values: Sequence[float], tolerance: float = HARDWARE_TOLERANCE) -> float:
     """Return p of the hypothesis that the mean difference is at most the tolerance, on either side.
 
     Two one-sided t tests against the tolerance, with Bonferroni's correction. Differences within it give 1.

@@ -13,11 +13,11 @@ from bench.errors import BenchError, printable
 from bench.execution.repetition import RerunDifference, rerun_record
 from bench.records.environment import plugin_file_hashes
 from bench.records.fingerprint import machine_warnings
+from bench.records.integrity import HARDWARE_TOLERANCE
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import SCALE
 from bench.verify.findings import REPORT_BUG, Verification
 from bench.verify.repeatability import (
-    SHIFT_TOLERANCE,
     ScoreShift,
     explain_untestable_shift,
     find_mean_shifts,
@@ -91,7 +91,7 @@ def _repeat_record(
         verified.unrepeated[where] = f"{why}; {what}"
         return f"not repeatable here: {why}; {what}"
     verified.repeated.append(where)
-    return f"its average is within {SHIFT_TOLERANCE * SCALE:.2g} points on another CPU; {what}"
+    return f"its average is within {HARDWARE_TOLERANCE * SCALE:.2g} points on another CPU; {what}"
 
 
 def _measure_shift(where: str, then: RunRecord, now: RunRecord, shifts: list[ScoreShift]) -> str:
@@ -100,11 +100,11 @@ def _measure_shift(where: str, then: RunRecord, now: RunRecord, shifts: list[Sco
     if old is None or new is None:
         return "shift not testable: it has no average"
     shifts.append(ScoreShift(where, (then.profile, then.method, then.suite), then.seed, old - new))
-    if abs(old - new) <= SHIFT_TOLERANCE:
+    if abs(old - new) <= HARDWARE_TOLERANCE:
         return ""
     side = "above" if old > new else "below"
     what = f"its average is {abs(old - new) * SCALE:.2g} points {side} its repetition's"
-    return f"{what}, and CPUs of equal versions differ by up to {SHIFT_TOLERANCE * SCALE:.2g}"
+    return f"{what}, and CPUs of equal versions differ by up to {HARDWARE_TOLERANCE * SCALE:.2g}"
 
 
 def _excess_difference(differences: Sequence[RerunDifference], then: RunRecord, now: RunRecord) -> str:

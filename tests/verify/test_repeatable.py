@@ -15,11 +15,11 @@ import pytest
 from bench.cli.main import main
 from bench.data.toy_suite import make_toy_task
 from bench.errors import InputError
+from bench.records.integrity import HARDWARE_TOLERANCE
 from bench.records.record import RunRecord, parse_record
 from bench.verify import repeatability, rerun_sample
 from bench.verify.repeatability import (
     FALSE_ALARMS,
-    SHIFT_TOLERANCE,
     ScoreShift,
     find_mean_shifts,
     mean_shift_p,
@@ -257,7 +257,7 @@ def test_the_shift_of_a_row_and_of_all_rows() -> None:
     assert list(find_mean_shifts(same_seed)) == []  # runs of one seed may share a stage
 
 
-@pytest.mark.parametrize("spread", [SHIFT_TOLERANCE / 2, 0.0005, 0.005])
+@pytest.mark.parametrize("spread", [HARDWARE_TOLERANCE / 2, 0.0005, 0.005])
 @pytest.mark.parametrize("seeds", [2, 5])
 def test_honest_shifts_are_seldom_a_finding(spread: float, seeds: int) -> None:
     chooser = random.Random(7)  # noqa: S311 - no secret
@@ -272,7 +272,7 @@ def test_p_of_a_mean_shift() -> None:
     # by hand: mean 0.002, error 0.001 / sqrt(3), t = (0.002 - 0.00006) / error = 3.36, 2 degrees of freedom
     assert mean_shift_p([0.001, 0.002, 0.003]) == pytest.approx(2 * 0.039153, rel=1e-4)
     assert mean_shift_p([-0.001, -0.002, -0.003]) == mean_shift_p([0.001, 0.002, 0.003])
-    assert (mean_shift_p([0.004, 0.004]), mean_shift_p([SHIFT_TOLERANCE / 2] * 4)) == (0.0, 1.0)
+    assert (mean_shift_p([0.004, 0.004]), mean_shift_p([HARDWARE_TOLERANCE / 2] * 4)) == (0.0, 1.0)
 
 
 def test_what_no_check_confirms_is_marked_as_recorded(results: Cli) -> None:
