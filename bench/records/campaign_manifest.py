@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from bench.errors import DataError, StorageError
 from bench.records.filesystem import read_regular_file, write_atomically
@@ -14,6 +17,7 @@ from bench.schema import Block, MapOf, find_fault, is_count, is_text
 FILE = "manifest.json"
 SCHEMA = 1
 _SHAPE = Block({"schema": is_count, "files": MapOf(is_text), "sha256": is_text}, closed=True)
+_PATIENCE = 10.0  # seconds to wait for another process that seals
 _HINT = f"restore {FILE}, or delete it and run bench verify CAMPAIGN --seal"
 
 
@@ -76,16 +80,34 @@ def seal_campaign_files(root: Path, names: Iterable[str]) -> list[str]:
 
     Other entries of the manifest stay. Raises DataError for a damaged manifest, StorageError.
     """
-    files = dict(read_campaign_manifest(root) or {})
     sealed = sorted(names)
-    try:
-        for name in sealed:
-            files[name] = hash_text_file(read_regular_file(root / name))
-        write_atomically(root / FILE, _render_manifest(files))
-    except OSError as error:
-        what = f"the manifest can't be written: {error.strerror}"
-        raise StorageError(what, where=str(root / FILE)) from error
+    with _hold_manifest(root):
+        files = dict(read_campaign_manifest(root) or {})
+        try:
+            for name in sealed:
+                files[name] = hash_text_file(read_regular_file(root / name))
+            write_atomically(root / FILE, _render_manifest(files))
+        except OSError as error:
+            what = f"the manifest can't be written: {error.strerror}"
+            raise StorageError(what, where=str(root / FILE)) from error
     return sealed
+
+
+@contextmanager
+def _hold_manifest(root: Path) -> Iterator[None]:
+    """Keep other processes from sealing, where the folder has locks; raises StorageError after a while."""
+    lock = FileLock(root / ".locks" / f"{FILE}.lock")
+    try:
+        lock.acquire(timeout=_PATIENCE)
+    except Timeout as error:
+        what = "another process is sealing files"
+        raise StorageError(what, where=str(root / FILE), hint="try again") from error
+    except (OSError, NotImplementedError):  # no locks here
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _render_manifest(files: Mapping[str, str]) -> bytes:

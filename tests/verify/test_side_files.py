@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,12 @@ def test_sampled_angles_are_sealed_as_they_are_written(results: Cli) -> None:
     assert found_by_verify(results) == {}
     assert MARK not in results("report", "--format", "html")[1]
     assert seal_campaign_files(ROOT, [f"gradient/{SAMPLED}"]) == [f"gradient/{SAMPLED}"]
+
+
+def test_seals_of_several_processes_are_all_kept(tmp_path: Path) -> None:
+    names = [f"probes-{number}.json" for number in range(24)]
+    for name in names:
+        (tmp_path / name).write_text(name)
+    with ThreadPoolExecutor(8) as pool:  # each has a descriptor of its own, like a process
+        list(pool.map(lambda name: seal_campaign_files(tmp_path, [name]), names))
+    assert sorted(read_campaign_manifest(tmp_path) or ()) == sorted(names)
