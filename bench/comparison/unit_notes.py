@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bench.eval.suite_measures import measure_of
 from bench.records.record import AVERAGE
 from bench.stats.coverage import find_cluster_coverage
-from bench.stats.item_statistics import ItemDifference
 from bench.stats.item_units import UnitSummary
+
+if TYPE_CHECKING:
+    from bench.stats.item_statistics import ItemDifference  # scipy.stats is slow to load
 
 LARGE = 0.1
 """A cluster with at least this share of a task's items is named."""

@@ -17,7 +17,7 @@ from bench.comparison.design import choose_comparison_design
 from bench.comparison.item_bootstrap import FOLDER, CampaignRun, list_task_names, read_draws
 from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.comparison.unit_notes import describe_units
-from bench.records.record import AVERAGE, RunRecord
+from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.render.grid import DASH, format_interval, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, finished_records, main_metric, task_scores
@@ -53,6 +53,10 @@ class PairwiseTests:
         for method, records in by_method(done).items():
             runs = sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in records)
             self._groups[method] = Group(method, tuple(runs))
+        self._scores: dict[int, dict[str, float]] = {}  # by record: thousands of tests read them
+        for record in done:
+            whole = (s for s in record.scores if (s.subset, s.metric) == (ALL, self._metric))
+            self._scores[id(record)] = {score.task: score.value for score in whole}
         self._designs: dict[tuple[str, Seeds, str, Seeds], tuple[Group, Group, bool]] = {}
         drawn = any((store.root / FOLDER).is_dir() for store in campaign.stores)
         self.drawn = {}
@@ -168,7 +172,7 @@ class PairwiseTests:
         return False
 
     def _task_scores(self, group: Group, task: str) -> list[float]:
-        scores = (run.record.score(task, metric=self._metric) for run in group.runs)
+        scores = (self._scores[id(run.record)].get(task) for run in group.runs)
         return [score for score in scores if score is not None]
 
     def test(
