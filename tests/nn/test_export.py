@@ -37,6 +37,7 @@ from bench.nn.sum_encoder import SumEncoder
 from bench.registry import discover
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
+from tests.support.forge import add_points, forge
 from tests.support.messages import missing_facts
 
 SENTENCES = [
@@ -527,6 +528,17 @@ def test_a_record_of_another_cell_is_not_quoted(run: Cli, cli: Cli, tmp_path: Pa
     assert "no scores" in run("untrained", "--out", "three", "--threads", "2")[2]
     assert "## Scores" in readme(tmp_path / "one")
     assert "## Scores" not in readme(tmp_path / "two")
+
+
+def test_scores_that_contradict_their_predictions_are_on_no_card(
+    run: Cli, cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    assert cli("run", "--methods", "untrained", "--suite", "toy", "--backbone", str(tiny_bert))[0] == 0
+    (record,) = (tmp_path / "results" / "local").rglob("toy.json")
+    forge(record, add_points)
+    code, _, err = run("untrained", "--out", "out")
+    assert (code, missing_facts(err, "toy.json", "its predictions give")) == (2, [])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

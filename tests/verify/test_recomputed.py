@@ -74,9 +74,11 @@ def test_every_table_says_which_record_is_refused(results: Cli, table: str, form
         ("stats",),
         ("probe",),
         ("diff", "noise", "word_overlap"),
+        ("data", "overlap", "text.txt", "--suite", "toy", "--campaign", "local"),
     ],
 )
 def test_a_forged_score_wins_no_comparison(results: Cli, words: tuple[str, ...]) -> None:
+    Path("text.txt").write_text("A sentence of nobody's test.\n")
     forge(ONE, add_points)
     code, out, err = results(*words)
     assert (code, out, missing_facts(err, ONE, GIVE)) == (2, "", [])
