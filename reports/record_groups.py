@@ -24,7 +24,10 @@ LONG_COLUMNS = (
 
 SUPERVISED_GROUP = "learned from labelled pairs"
 """Heading of supervised rows, see :func:`encoder_group`."""
-LAST_NOTE = "Scores of the last checkpoint of every training, not of the one that the dev set chose."
+LAST_NOTE = (
+    "Scores of the last checkpoint of every training, not of the one that the dev set chose. As recorded: no "
+    "predictions of it are kept."
+)
 EXTERNAL_MODELS = (*EXTERNAL, "released")
 """Methods with a model other than the profile's."""
 _OF_MODEL = ("weights", "training text", "dev set")

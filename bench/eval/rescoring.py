@@ -85,7 +85,8 @@ def rescore_record(
         value, n = recorded.pop(name, (None, 0))
         if value is None or n != score.n or abs(value - score.value) > TOLERANCE:
             given = f"its predictions give {score.value!r} ({score.n})"
-            wrong.append(f"{' '.join(name)} is {value!r} ({n}), {given}")
+            stated = "missing" if value is None else f"{value!r} ({n})"
+            wrong.append(f"{' '.join(name)} is {stated}, {given}")
     complete = {score.task for score in rescored}  # tasks whose own scores are all computed
     unscored = {name for name in measure.own_scores(listed, record) if name[0] not in complete}
     beside = measure.side_scores(listed, record) - unscored

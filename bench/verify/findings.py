@@ -160,13 +160,15 @@ def _plan_lines(verified: Verification) -> list[str]:
 
 def _describe_success(verified: Verification) -> str:
     """Return "nothing wrong", for the records whose scores were recomputed alone."""
-    opened = f"{verified.open_cells} cells not repeatable here, " if verified.open_cells else ""
+    opened, nothing = "", "nothing wrong"
+    if verified.open_cells:
+        opened, nothing = f"{verified.open_cells} cells not repeatable here, ", "nothing found wrong"
     if not verified.unscored:
-        return f"{opened}nothing wrong"
+        return f"{opened}{nothing}"
     by_reason = Counter(verified.unscored.values())
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in by_reason.items())
     recomputed = len(verified.records) - len(verified.unscored)
-    found = f"nothing wrong in {recomputed:,} records" if recomputed else "no findings"
+    found = f"{nothing} in {recomputed:,} records" if recomputed else "no findings"
     return f"{opened}{found}; not recomputed: {reasons}"
 
 

@@ -116,7 +116,7 @@ def mean_shift_p(values: Sequence[float], tolerance: float = HARDWARE_TOLERANCE)
     Two one-sided t tests against the tolerance, with Bonferroni's correction. Differences within it give 1.
 
     >>> round(mean_shift_p([0.0045, 0.0046, 0.0044]), 4), mean_shift_p([0.00001, -0.00002])
-    (0.0003, 1.0)
+    (0.0002, 1.0)
     """
     error = stdev(values) / len(values) ** 0.5
     estimate = DifferenceEstimate(fmean(values), error, len(values) - 1)

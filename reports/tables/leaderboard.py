@@ -355,7 +355,10 @@ def _table_notes(
     counts = sorted({cell.n for row in rows for cell in row.cells.values() if cell.n > 1})
     if counts:
         notes.append(f"{OVER_SEEDS} {'/'.join(map(str, counts))} seeds.")
-    notes += [*plan_notes(campaign, records), *setup, *required_notes(campaign, records, rows)]
+    notes += [*plan_notes(campaign, records), *setup]
+    if any(row.cpu_seconds is not None for row in rows):
+        notes.append("As recorded: cpu s, which no check repeats.")
+    notes += required_notes(campaign, records, rows)
     for row in rows:
         notes += [*label_lines("Failed", row.reasons), *label_lines("Unreadable", row.unreadable)]
     return tuple(notes)

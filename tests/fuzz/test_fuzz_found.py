@@ -199,7 +199,7 @@ def test_statistics_of_a_record_without_an_average_say_so(cli: Cli, tmp_path: Pa
 
     forge(path, leave_out)
     err = refusal(cli, "stats", "--draws", "100")
-    assert not missing_facts(err, "suite toy", "noise", "lacks scores", "again")
+    assert not missing_facts(err, path.name, "avg", "is missing", "its predictions give", "again")
 
 
 def test_an_average_of_no_task_is_not_rounded() -> None:

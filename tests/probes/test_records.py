@@ -224,7 +224,7 @@ def test_bench_probe_shows_the_probes_of_records(cli: Cli) -> None:
     assert "±" in next(line for line in out.splitlines() if line.split()[:1] == ["noise"])
     assert not missing_facts(out, "TOY, 156 sentences", "E_CLS", "noise (it has no")
     found = json.loads(cli("probe", "--format", "json")[1])
-    assert found.keys() == {"probes", "mechanism"}
+    assert found.keys() == {"probes", "mechanism", "notes"}
     points = {relation["quantity"]: list(relation["points"]) for relation in found["mechanism"]}
     assert (points["E_CLS"], points["alignment"]) == (["untrained"], ["noise", "untrained"])
 

@@ -17,6 +17,7 @@ from bench.comparison.selection import Group
 from bench.config.method_ids import parse_methods
 from bench.config.run_spec import RunSpec
 from bench.errors import DataError, NotComparableError
+from bench.eval.recomputation import Recomputation, ScoreChecker
 from bench.execution import repetition
 from bench.gate.judge import judge
 from bench.plan.job import assign_stage_keys
@@ -201,7 +202,8 @@ def test_compare_names_it(fact: Fact, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setattr(ScoreChecker, "check", lambda *_: Recomputation())  # scores are made up here
     spec = RunSpec(parse_methods("noise"), (1,), "mini", suites=("toy",), results=tmp_path)
     plan = make_plan(spec)
     plan.store.prepare()

@@ -55,7 +55,7 @@ def test_the_page_names_what_a_bundle_holds(files: dict[str, bytes]) -> None:
     rows = re.findall(r"^\| (`.+?) \| ", PAGE, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
     folders = {f"{name.partition('/')[0]}/" if "/" in name else name for name in files}
-    assert named == folders | {archive.MANIFEST}
+    assert named == folders | {archive.MANIFEST, archive.PLAN}
     for limit in (f"{archive.MOST_FILES:,} files", f"{archive.LARGEST_FILE // 2**20} MiB each"):
         assert limit in " ".join(PAGE.split())
     assert f"{archive.MOST_BYTES // 2**20} MiB together" in " ".join(PAGE.split())

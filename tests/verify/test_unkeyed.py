@@ -97,10 +97,11 @@ def test_another_name_of_the_same_text_and_files_beside_the_records_are_said(
     (path,) = take("mini/mini/simcse", 1)
     (path.parents[3] / "overlap.csv").write_text("")
     (path.parents[3] / "gradient").mkdir()
+    (path.parents[3] / "gradient" / "gradient-grid.csv").write_text("")
     forge(path, lambda record: record["training"]["corpus"].update(name="wiki1m_for_simcse.txt"))
     code, out, _ = cli("verify")
     facts = "not checked: name", "wiki1m_for_simcse.txt", "mini-1.txt"
-    files = "not checked: files", ": overlap.csv", ": gradient/"
+    files = "not checked: files", ": overlap.csv", ": gradient/gradient-grid.csv"
     assert (code, missing_facts(out, *facts, *files)) == (0, []), out
 
 
