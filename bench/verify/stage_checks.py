@@ -19,7 +19,9 @@ from bench.execution.repetition import (
     find_repeating_job,
     parse_record_members,
 )
-from bench.plan.job import MATCHED, Job
+from bench.nn.model_folder import ModelFolder, RecipeModel
+from bench.plan.cell import Cell
+from bench.plan.job import MATCHED, Job, add_stages, make_job
 from bench.plan.plan import Plan, PlanInputs, make_plan
 from bench.records.fingerprint import find_fact_differences, training_arithmetic
 from bench.records.integrity import AGAIN
@@ -119,7 +121,7 @@ def plan_rerun(record: RunRecord, data: Path | None, inputs: PlanInputs | None =
         plan = make_plan(spec, inputs)
     except InputError as error:
         raise _missing_input(record, error) from error
-    job = find_repeating_job(plan, record)
+    job = _name_made_weights(plan, find_repeating_job(plan, record), record)
     facts = dict.fromkeys(difference.fact for difference in find_fact_differences(record, job.record))
     if facts and facts.keys() <= _OF_THE_SEED:
         seeds = ["none" if seed is None else str(seed) for seed in (record.seed, job.cell.seed)]
@@ -127,6 +129,39 @@ def plan_rerun(record: RunRecord, data: Path | None, inputs: PlanInputs | None =
     if facts:
         raise BenchError(f"this bench has another {', '.join(facts)}")
     return PlannedRerun(plan, job)
+
+
+def _name_made_weights(plan: Plan, job: Job, record: RunRecord) -> Job:
+    """Return the job with the weights that the record names, where recipes make them and none did so here.
+
+    Members' keys hold the hash of such weights, and those of the stages that learn from them.
+    """
+    known = dict(_find_made_weights({"backbone": record.backbone, **record.training}))
+    cell = _replace_models(job.cell, known)
+    if cell == job.cell:
+        return job
+    keyed = add_stages(cell, plan.spec, plan.training)
+    return make_job(keyed, job.source or job.suite, plan.suites[job.suite], plan.spec, plan.training)
+
+
+def _find_made_weights(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield recipe and hash of all models of a record, or of a member, that a recipe makes."""
+    for model in (block.get("backbone") or {}, *block.get("auxiliaries", {}).values()):
+        if "recipe" in model:
+            yield model["recipe"], model["sha256"]
+    for member in block.get("members", {}).values():
+        yield from _find_made_weights(member)
+
+
+def _replace_models(cell: Cell, known: Mapping[str, str]) -> Cell:
+    def name(model: ModelFolder | None) -> ModelFolder | None:
+        if isinstance(model, RecipeModel) and not model.sha256:
+            return replace(model, sha256=known.get(model.recipe, ""))
+        return model
+
+    auxiliaries = tuple((option, name(model) or model) for option, model in cell.auxiliaries)
+    members = tuple((role, _replace_models(member, known)) for role, member in cell.members)
+    return replace(cell, model=name(cell.model), auxiliaries=auxiliaries, members=members)
 
 
 def _missing_input(record: RunRecord, error: InputError) -> InputError:

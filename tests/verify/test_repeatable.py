@@ -24,12 +24,14 @@ from bench.verify.repeatability import (
     find_mean_shifts,
     mean_shift_p,
 )
+from bench.verify.stage_checks import plan_rerun
 from tests.support.cli import Cli
 from tests.support.forge import Edit, forge, forge_predictions
 from tests.support.messages import missing_facts
 from tests.support.verified import found_by_verify
 
 ROW = "simcse[batch_size=8,eval_every=2,steps=2]"
+COMMITTED = Path(__file__).parents[2] / "results"
 SIMCSE = Path("results/local/mini", ROW)
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -279,3 +281,18 @@ def test_what_no_check_confirms_is_marked_as_recorded(results: Cli) -> None:
     for table, what in (("checkpoints", "scores of the last checkpoint"), ("efficiency", "costs, sizes")):
         code, out, err = results("report", "--table", table)
         assert (code, f"As recorded: {what}" in out) == (0, True), out + err
+
+
+def test_members_keys_take_the_weights_that_a_recipe_made_elsewhere(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_CACHE", str(tmp_path))  # nothing was made here
+    path = COMMITTED / "minilm-lm" / "minilm-lm" / "jtcse_uc_d" / "seed-1" / "sts7.json"
+    record = parse_record(path.read_text(), str(path))
+    run = plan_rerun(record, data_dir)
+    assert list(run.wrong(record)) == []
+    changed = json.loads(path.read_text())
+    stage = changed["training"]["members"]["teacher"]["members"]["uc"]
+    stage["auxiliaries"]["mlm_head"]["sha256"] = "0" * 64
+    forged = parse_record(json.dumps(changed), str(path))
+    assert [check for check, *_ in plan_rerun(forged, data_dir).wrong(forged)] == ["stages"]
