@@ -22,17 +22,6 @@ from bench.records.record import RunRecord, count_training_sentences, find_dev_t
 _MOST = 6  # differing options that a sentence names
 
 
-def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
-    """Return (training text's sha256, batch size) of a run's stages, empty for several batch sizes."""
-    sizes = {size for name, size in record.options.items() if name.split(".")[-1] == "batch_size"}
-    if len(sizes) != 1 or "corpus" not in record.training:
-        return frozenset()
-    corpus = record.training["corpus"]
-    texts = [stage.get("text", corpus) for stage in record.training.get("stages", {}).values()]
-    (size,) = sizes
-    return frozenset((text.get("sha256"), size) for text in texts)
-
-
 def describe_pairing(a: Group, b: Group) -> str | None:
     """Describe what pairs runs of a seed: stages that vary with it, data order, specification."""
     if not a.seeds or a.seeds != b.seeds:
@@ -46,7 +35,7 @@ def describe_pairing(a: Group, b: Group) -> str | None:
     stages = [sum(counts[key] == 1 for key in keys) for keys in common]
     if least := min(stages):
         return f"have {least} trained stage{'s' * (least > 1)} in common"
-    orders = {read_data_orders(run.record) for run in (*a.runs, *b.runs)}
+    orders = a.data_orders | b.data_orders
     if len(orders) == 1 and orders != {frozenset()}:
         return "see the same sentences in the same order"
     return None

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, pairwise
 from operator import attrgetter
 from pathlib import Path
@@ -67,6 +67,17 @@ class Side:
     failed: tuple[CampaignRun, ...] = ()
 
 
+def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
+    """Return (training text's sha256, batch size) of a run's stages, empty for several batch sizes."""
+    sizes = {size for name, size in record.options.items() if name.split(".")[-1] == "batch_size"}
+    if len(sizes) != 1 or "corpus" not in record.training:
+        return frozenset()
+    corpus = record.training["corpus"]
+    texts = [stage.get("text", corpus) for stage in record.training.get("stages", {}).values()]
+    (size,) = sizes
+    return frozenset((text.get("sha256"), size) for text in texts)
+
+
 @dataclass(frozen=True)
 class Group:
     """Finished runs of one method, suite and profile, by seed, and failed ones; ``single`` is one run."""
@@ -86,10 +97,15 @@ class Group:
         """True for a single run of a method with seeds."""
         return self.single and not self.deterministic
 
-    @property
+    @cached_property
     def seeds(self) -> tuple[int, ...]:
         """Seeds of the runs, if any."""
         return tuple(run.record.seed for run in self.runs if run.record.seed is not None)
+
+    @cached_property
+    def data_orders(self) -> frozenset[frozenset[tuple[str, int]]]:
+        """The different orders of training data of its runs, see :func:`read_data_orders`."""
+        return frozenset(read_data_orders(run.record) for run in self.runs)
 
     @property
     def place(self) -> tuple[str, str]:
