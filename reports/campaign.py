@@ -13,7 +13,7 @@ from typing import Any
 from bench.comparison.selection import group_by
 from bench.config.sweep_manifest import Manifest
 from bench.errors import DataError
-from bench.records.campaign_manifest import FILE, find_file_fault, read_campaign_manifest
+from bench.records.campaign_manifest import find_file_fault, read_campaign_manifest
 from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.sealed_plan import SealedPlan, load_plan
 from bench.records.store import ResultStore
@@ -37,7 +37,7 @@ UNSEALED = "As recorded, under no seal of the campaign"
 """Mark of what comes from a file that the campaign's manifest doesn't name."""
 REPAIR = "write it again, or move it out of the campaign's folder"
 """Hint on a damaged file of another command."""
-RESEAL = f"restore it; after you wrote it again, delete {FILE} and run bench verify CAMPAIGN --seal"
+RESEAL = "restore it; if you wrote it again yourself, seal it anew: bench verify results/CAMPAIGN --seal"
 """Hint on a sealed file that changed."""
 _COUNTS = ("task", "level", "sentences", "touched", "pairs", "clean_pairs")
 _COUNTS_NOTE = (
@@ -70,6 +70,7 @@ class Campaign:
         known: Number of methods from which these were chosen, 0 for all.
         known_by: The same of a profile and suite.
         homes: Of several campaigns the one that has a record, by the record's place.
+        chosen: Profile and suite that were asked for, None for all.
         last: True if scores of trained methods are the last checkpoint's.
         unrounded: The stored records by their place, if ``rounded``.
         plans: Sealed plans by the name of their campaign.
@@ -89,6 +90,7 @@ class Campaign:
     known_by: Mapping[tuple[str, str], int] = field(default_factory=dict)
     homes: Mapping[RecordPlace, ResultStore] = field(default_factory=dict, compare=False)
     rank_supervised: bool = False
+    chosen: tuple[str | None, str | None] = (None, None)
     last: bool = False
     family_kind: str | None = None
     margin: float = MARGIN

@@ -19,6 +19,7 @@ from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord, safe_na
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
 from bench.reports.campaign import Campaign
+from bench.reports.planned_runs import plan_notes
 from bench.reports.record_groups import (
     UNREADABLE,
     by_profile_and_suite,
@@ -237,11 +238,17 @@ def lacks_predictions(record: RunRecord) -> bool:
 
 
 def append_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[Grid]:
-    """Return the grids, with missing lines on such records below the last one; in csv as a table."""
+    """Return the grids, with missing lines on such records, and on plans, below the last one.
+
+    In csv the records are a table, and plans a column of the table of records.
+    """
     lines = list(_doubt_lines(campaign))
     if form == "csv":
         table = Grid("Records in doubt", ("place", "what"), tuple(lines), ())
         return [*grids, table] if lines else list(grids)
+    for records in by_profile_and_suite(campaign.records):
+        where = f"{records[0].suite}, profile {records[0].profile}"
+        lines += [(where, note) for note in plan_notes(campaign, records)]
     printed = tuple({note for grid in grids for note in grid.notes})
     notes = list(grids[-1].notes)
     for where, line in lines:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 NO_PLAN = "No plan precedes these runs (bench run --plan)."
 PLANNED, MISSING, BESIDE = "Planned", "Planned, but missing:", "Beside the plan:"
+EARLY = "Planned, but made without the plan, or before it was sealed:"
 """How notes on a plan begin."""
 _POINTS, _MOST_NAMES = 100, 12
 _PLACE = ["campaign", "profile", "method", "seed", "suite"]
@@ -49,7 +50,7 @@ def review_lines(
     lines = []
     if review.missing:
         lines.append(f"{MISSING} {_list_runs(((cell.method, cell.seed) for cell in review.missing), show)}.")
-    else:
+    elif not review.changed and not review.early:
         lines.append("No planned run is missing.")
     if review.beside:
         lines.append(f"{BESIDE} {_list_records(review.beside, show)}.")
@@ -58,7 +59,7 @@ def review_lines(
     if review.changed:
         lines.append(f"Not as planned, by their keys: {_list_records(review.changed, show)}.")
     if review.early:
-        lines.append(f"Not made under the plan, or before it: {_list_records(review.early, show)}.")
+        lines.append(f"{EARLY} {_list_records(review.early, show)}.")
     return lines
 
 
@@ -83,25 +84,44 @@ def plan_notes(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
 
 
 def add_planned_column(frame: DataFrame, campaign: Campaign) -> DataFrame:
-    """Return a frame of records with the column "planned", and a row of status "missing" a planned run."""
+    """Return a frame of records with the column "planned", and a row of status "missing" a planned run.
+
+    A record of a planned run counts as planned if it has the planned key, and was made under the plan.
+    """
     from pandas import DataFrame, concat, isna
 
+    rows, apart = [], set[tuple[Any, ...]]()
     planned = dict[tuple[Any, ...], None]()
-    for name, plan in campaign.plans.items():
-        planned |= {(name, c.profile, c.method, c.seed, c.suite): None for c in plan.cells}
+    for store in campaign.stores:
+        plan = campaign.plans.get(store.campaign)
+        if plan is None:
+            continue
+        own = [record for record in campaign.records if campaign.home(record) == store]
+        cells = [cell for cell in plan.cells if _is_asked_for(campaign, cell)]
+        review = review_plan(plan, own, cells)
+        planned |= {(store.campaign, *_list_place(cell)): None for cell in cells}
+        apart |= {(store.campaign, *_list_place(record)) for record in (*review.changed, *review.early)}
     places = []
     for row in frame[_PLACE].itertuples(index=False):
         places.append(tuple(None if isna(value) else value for value in row))
-    tables = {(place[1], place[4]) for place in places}  # profiles and suites of this report
-    rows = []
     for place in planned:
-        listed = (place[1], place[4]) in tables and (not campaign.named or place[2] in campaign.named)
-        if listed and place not in places:
+        if place not in places:
             rows.append({**dict(zip(_PLACE, place, strict=True)), "status": "missing"})
-    states = [place in planned for place in places] + [True] * len(rows)
+    states = [place in planned and place not in apart for place in places] + [True] * len(rows)
     missing = DataFrame(rows, columns=list(frame.columns)).astype(frame.dtypes.to_dict())
     whole = concat([frame, missing], ignore_index=True) if rows else frame
     return whole.assign(planned=states)
+
+
+def _list_place(of: PlannedCell | RunRecord) -> tuple[Any, ...]:
+    return of.profile, of.method, of.seed, of.suite
+
+
+def _is_asked_for(campaign: Campaign, cell: PlannedCell) -> bool:
+    """Return whether a report is of the profile, suite and method of a planned run."""
+    profile, suite = campaign.chosen
+    asked = profile in (None, cell.profile) and suite in (None, cell.suite)
+    return asked and (not campaign.named or cell.method in campaign.named)
 
 
 def _table_lines(
@@ -115,17 +135,23 @@ def _table_lines(
         if not foreign:
             yield NO_PLAN
         return
-    cells = [cell for cell in plan.cells if (cell.profile, cell.suite) == (of.profile, of.suite)]
-    if campaign.named:  # the table says that its methods were chosen
-        cells = [cell for cell in cells if cell.method in campaign.named]
+    asked = [cell for cell in plan.cells if _is_asked_for(campaign, cell)]
+    cells = [cell for cell in asked if (cell.profile, cell.suite) == (of.profile, of.suite)]
     yield describe_plan(plan, campaign.shown)
     yield from review_lines(plan, own, cells, campaign.shown)
-    yield from _test_differences(campaign, plan)
+    tables = {(record.profile, record.suite) for record in campaign.records}
+    without = [cell for cell in asked if (cell.profile, cell.suite) not in tables]
+    for suite, lacking in group_by(without, lambda cell: cell.suite).items():
+        runs = _list_runs(((cell.method, cell.seed) for cell in lacking), campaign.shown)
+        yield f"{MISSING} all of {suite}, {runs}."
+    yield from _test_differences(campaign, plan, own)
 
 
-def _test_differences(campaign: Campaign, plan: SealedPlan) -> Iterator[str]:
+def _test_differences(campaign: Campaign, plan: SealedPlan, own: Sequence[RunRecord]) -> Iterator[str]:
     """Yield the tests of a report that are not the planned ones."""
     differences = []
+    if review_plan(plan, own).beside:  # they count in means, tests and corrections
+        differences.append("with runs beside the plan")
     if campaign.margin != plan.margin:
         differences.append(f"margin {_POINTS * campaign.margin:g}")
     if campaign.baseline not in (None, plan.baseline):

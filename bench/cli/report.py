@@ -204,6 +204,7 @@ def _load_campaign(
     from bench.cli.terminal import progress_bar
     from bench.comparison.selection import match_method_id
     from bench.eval.recomputation import split_contradictions
+    from bench.records.sealed_plan import FILE as PLAN
     from bench.reports import merge_campaigns, method_choice
     from bench.reports.campaign import Campaign, choose_test, prepare_campaign
     from bench.reports.record_groups import last_checkpoints
@@ -212,6 +213,9 @@ def _load_campaign(
     collected = merge_campaigns.collect_records(stores)
     matching = [entry for entry in collected if profile in (None, entry.record.profile)]
     matching = [entry for entry in matching if suite in (None, entry.record.suite)]
+    if not collected and any((store.root / PLAN).is_file() for store in stores):
+        what = "no run of the sealed plan is done yet"
+        raise InputError(what, where=f"campaign {campaign}", hint="bench run makes records")
     if not matching:
         raise InputError("no record matches", where=f"campaign {campaign}", hint="bench run makes records")
     known = [entry.record for entry in matching]
@@ -244,6 +248,7 @@ def _load_campaign(
             family_kind=family_kind,
             margin=difference,
             all_rows=all_rows,
+            chosen=(profile, suite),
             last=checkpoint == "last",
         )
     )

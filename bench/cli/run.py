@@ -45,8 +45,9 @@ estimate_option = strict_option(
     "--methods",
     required=True,
     shell_complete=completion.methods_or_all,
-    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], [ALIAS=]st:PATH, "
-    "vectors:FILE[:avg|sif]; all: every registered method except those with a path.",
+    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], st:PATH, "
+    "vectors:FILE[:avg|sif], each as ROW=... under a row name of your own; all: every registered method "
+    "except those with a path.",
 )
 @seeds_option("1-5")
 @run_options
@@ -101,7 +102,11 @@ estimate_option = strict_option(
     help="First seal methods, seeds, suites and tests in the campaign's folder. Reports then say what is "
     "missing of them, and what is beside them.",
 )
-@strict_option("--baseline", metavar="METHOD", help="With --plan: row to compare with; default: simcse.")
+@strict_option(
+    "--baseline",
+    metavar="METHOD",
+    help="With --plan: row to compare with; default: simcse, if it has two seeds.",
+)
 @strict_option(
     "--family",
     "family_kind",

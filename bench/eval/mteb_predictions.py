@@ -98,6 +98,19 @@ def prediction_parts(task: MtebTask, record: RunRecord) -> list[Part]:
     return [(split, subset, number) for split, subset, number in parts]
 
 
+def _check_no_parts(task: MtebTask, record: RunRecord) -> None:
+    """Raise BenchError for a task without predictions that says, or is known, to have some."""
+    try:
+        parts = prediction_parts(task, record)
+    except BenchError:
+        if task.local is None:  # mteb's own may have a layout of which none are kept
+            return
+        parts = []
+    kept = f"the record says that those of {sum(n for *_, n in parts)} items are kept" if parts else ""
+    why = kept or "those of a task from a file are always kept"
+    raise BenchError(f"{task.id} has no predictions, and {why}", where=record.suite)
+
+
 def _is_part(part: Any) -> bool:
     if not isinstance(part, list) or len(part) != 3 or not all(map(is_text, part[:2])):
         return False
@@ -142,7 +155,10 @@ def rescore_tasks(
 def _rescore_task(task: MtebTask, values: FloatArray, record: RunRecord) -> list[MtebEntry]:
     """Score a task's predictions again, if they and the gold are available."""
     kind = kind_of(task)
-    if kind is None or not len(values):
+    if kind is None:
+        return []
+    if not len(values):
+        _check_no_parts(task, record)
         return []
     parts = prediction_parts(task, record)
     items = _find_items(task) if kind.needs_gold else {}

@@ -93,8 +93,7 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
         if not own:
             _check_bundle(bundle, copy, store, records, str(file))
         _check_scores(records, settings.data)
-        if shortfall := describe_shortfall(settings.level, verified, sound):
-            merged.shortfall, merged.hint = shortfall, "--require recomputed adds them all the same"
+        if _lacks_level(merged, sound, settings, RECOMPUTED if settings.rerun else settings.level):
             return merged
         check_sentences({**bundle.files, "--by": bundle.by.encode()}, records, settings.data, str(file))
         merged.notes += _profile_notes(bundle)
@@ -102,6 +101,8 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
         _choose_plan(store, plan)  # raises for another one
         _select_new(store, records, grids)
         if settings.rerun and not _repeat_cells(merged, sound, sources, settings):
+            return merged
+        if _lacks_level(merged, sound, settings, settings.level):  # what was just repeated is repeatable
             return merged
         new, new_grids = _select_new(store, records, grids)  # again, after hours of training perhaps
         _add_plan(store, plan)
@@ -111,6 +112,16 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
         merged.present = len(records) - len(new)
         merged.notes += _restore_predictions(store, records, bundle)
         return merged
+
+
+def _lacks_level(
+    merged: MergeResult, sound: Sequence[tuple[str, RunRecord]], settings: MergeSettings, level: str
+) -> bool:
+    """Note a shortfall of the level that all records must have, and return whether there is one."""
+    merged.shortfall = describe_shortfall(level, merged.verified, sound)
+    if merged.shortfall and level != RECOMPUTED:
+        merged.hint = "--require recomputed adds them all the same"
+    return bool(merged.shortfall)
 
 
 def _check_results_folder(into: Path) -> None:

@@ -70,7 +70,7 @@ def make_bundle(
     files[archive.ENVIRONMENT] = list_distributions().encode()
     bundled = {what: n for what, n in verified.unchecked.items() if not what.startswith(SIDE_FILES)}
     # what a rerun here can show depends on the machine
-    whole = replace(verified, unchecked=Counter(bundled), repeatable=[], unrepeatable=Counter())
+    whole = replace(verified, unchecked=Counter(bundled), repeatable=[], unrepeatable={})
     report = verification_json(whole)
     files[archive.VERIFIED] = strip_paths(report).encode()
     check_sentences({**files, "--by": sender.encode()}, records, data, f"campaign {store.campaign}")

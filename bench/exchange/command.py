@@ -138,8 +138,9 @@ def merge_command(bundles: tuple[Path, ...], into: Path, data_dir: Path | None, 
             click.echo(printable(f"note: {note}"))
         if merged.by:
             click.echo(f"submitted by {merged.by}: the sender's word")
+        count = len(merged.added)
         present = f", {merged.present:,} were there already" if merged.present else ""
-        click.echo(f"{into / merged.campaign}: {len(merged.added):,} records added{present}")
+        click.echo(f"{into / merged.campaign}: {count:,} record{'s' * (count != 1)} added{present}")
 
 
 @click.command()

@@ -18,7 +18,7 @@ FILE = "manifest.json"
 SCHEMA = 1
 _SHAPE = Block({"schema": is_count, "files": MapOf(is_text), "sha256": is_text}, closed=True)
 _PATIENCE = 10.0  # seconds to wait for another process that seals
-_HINT = f"restore {FILE}, or delete it and run bench verify CAMPAIGN --seal"
+_HINT = f"restore {FILE}, or delete it and run bench verify results/CAMPAIGN --seal"
 
 
 def read_campaign_manifest(root: Path) -> dict[str, str] | None:
@@ -75,14 +75,17 @@ def hash_text_file(content: bytes) -> str:
     return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 
-def seal_campaign_files(root: Path, names: Iterable[str]) -> list[str]:
+def seal_campaign_files(root: Path, names: Iterable[str], gone: Iterable[str] = ()) -> list[str]:
     """Seal files of a campaign that were just checked or written, and return their names.
 
-    Other entries of the manifest stay. Raises DataError for a damaged manifest, StorageError.
+    Other entries of the manifest stay, except those of ``gone``. Raises DataError for a damaged manifest,
+    StorageError.
     """
     sealed = sorted(names)
     with _hold_manifest(root):
         files = dict(read_campaign_manifest(root) or {})
+        for name in gone:
+            files.pop(name, None)
         try:
             for name in sealed:
                 files[name] = hash_text_file(read_regular_file(root / name))

@@ -108,7 +108,7 @@ def strip_paths(text: str) -> str:
     """Shorten absolute paths: package files to their package, others to their last part."""
     text = re.sub(r"(?:/[^\s/'\":]+)*/(?:site-packages|lib/python3\.\d+)/", "", text)
     text = text.replace(f"{_ROOT}/", "")
-    return re.sub(r"(?<![\w.:/])(?:/[^\s/'\":,;]+)+/([^\s/'\":,;]+)", r"\1", text)
+    return re.sub(r"(?<![\w.:/\])}])(?:/[^\s/'\":,;]+)+/([^\s/'\":,;]+)", r"\1", text)
 
 
 @cache

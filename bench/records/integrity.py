@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bench.records.fingerprint import compute_family_key, compute_record_key, machine_warnings
@@ -17,6 +17,7 @@ from bench.records.supervision import find_mark_faults
 from bench.records.timing import find_timing_faults
 
 AGAIN = "delete the file and run the cell again"  # hint for a damaged record of a campaign
+_RESTORE = "restore it from a copy, such as a commit; otherwise delete it and run the cell again"
 TOLERANCE = 1e-9  # largest difference of equal scores: another CPU may sum in another order
 _SEAL, _BLANK = "record_sha256", "0" * 64
 _DERIVED = (ALL, "mean", "wmean", "dev")
@@ -73,7 +74,7 @@ def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
     seal = record.timing.get(_SEAL)
     blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
     if seal is not None and seal != hashlib.sha256(blank.encode("utf-8")).hexdigest():
-        return RecordFault("seal", "this record was changed since it was written")
+        return RecordFault("seal", "this record was changed since it was written", _RESTORE)
     if seal is not None and record.schema >= SCHEMA:
         return None
     what = "has no seal" if seal is None else f"is of schema {record.schema}, whose key can't be checked"
@@ -146,7 +147,18 @@ def find_record_clashes(records: Sequence[RunRecord]) -> Iterator[RecordClash]:
         same.append(record)
 
 
-def _find_contradictions(earlier: Sequence[RunRecord], record: RunRecord) -> Iterator[RecordClash]:
+def find_result_clashes(records: Iterable[RunRecord]) -> Iterator[RecordClash]:
+    """Yield records of any campaigns with one key, equal versions and CPU, and other scores."""
+    of_key: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.status == "ok":
+            earlier = of_key.setdefault(record.key, [])
+            equal = (first for first in earlier if _repeats(first, record))
+            yield from _find_contradictions(equal, record)
+            earlier.append(record)
+
+
+def _find_contradictions(earlier: Iterable[RunRecord], record: RunRecord) -> Iterator[RecordClash]:
     """Yield the first record of the same key whose scores differ by more than the hardware explains.
 
     Row names and profiles are not part of the key, so two rows of one run have equal scores.
@@ -159,8 +171,7 @@ def _find_contradictions(earlier: Sequence[RunRecord], record: RunRecord) -> Ite
 
 def _compare_scores(one: RunRecord, other: RunRecord) -> str:
     """Return the score of two records of one key that differs too much, or ""."""
-    on_cpu = str(one.provenance.get("device")) == "cpu"
-    repeats = on_cpu and not machine_warnings([one], [other])
+    repeats = _repeats(one, other)
     values = {(score.task, score.subset, score.metric): score.value for score in one.scores}
     for score in other.scores:
         name = score.task, score.subset, score.metric
@@ -170,6 +181,11 @@ def _compare_scores(one: RunRecord, other: RunRecord) -> str:
         if name in values and not abs(values[name] - score.value) <= bound:
             return f"{' '.join(name)} is {values[name]!r} and {score.value!r}"
     return ""
+
+
+def _repeats(one: RunRecord, other: RunRecord) -> bool:
+    """Return whether two records of one key are of equal CPUs and versions, so that every digit is equal."""
+    return str(one.provenance.get("device")) == "cpu" and not machine_warnings([one], [other])
 
 
 def _trains_no_step(record: RunRecord) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,18 +38,36 @@ def find_mark_faults(record: RunRecord) -> Iterator[str]:
         yield f"it says that it learned from labels, and {record.name} doesn't"
     if record.name in own and own[record.name].card.takes_methods and len(parts) == 1:
         yield f"{record.name} builds on other methods, and it names none"
-    stages = record.training.get("stages", {})
+    yield from _find_stage_faults(record, parts)
+
+
+def _find_stage_faults(record: RunRecord, parts: Sequence[_Part]) -> Iterator[str]:
+    """Yield stages that no card has, and stages whose use of paraphrases the cards contradict."""
+    own, stages = own_methods(), record.training.get("stages", {})
     hidden: list[str] = []
     invented: list[str] = []
-    for part in parts:
-        for role, text in _planned_texts(own.get(part.name), part).items():
+    planned = [_planned_texts(own.get(part.name), part) for part in parts]
+    for texts in planned:
+        for role, text in texts.items():
             paired = bool(stages.get(role, {}).get("text", {}).get("paired"))
             if role in stages and paired != is_paired(text):
                 (invented if paired else hidden).append(role)
+    if all(part.name in own for part in parts) and all(map(_is_known, parts, planned)):
+        foreign = [role for role in stages if not any(role in texts for texts in planned)]
+        if foreign:
+            yield f"its stages {', '.join(foreign)} are of no method that it names"
     if hidden:
         yield f"it doesn't say that {', '.join(hidden)} learned from pairs of paraphrases, and the card does"
     if invented:
         yield f"it says that {', '.join(invented)} learned from pairs of paraphrases, and the card doesn't"
+
+
+def _is_known(part: _Part, texts: Mapping[str, str]) -> bool:
+    """Return whether the stages of a part are known: it has none, or those of its card's version."""
+    method = METHODS.get(part.name)
+    if part.version != method.card.version:
+        return False
+    return bool(texts) or not isinstance(method, TrainedMethod)
 
 
 def _collect_parts(record: RunRecord) -> Iterator[_Part]:

@@ -67,8 +67,10 @@ def site_command(
     for error in result.errors:
         print_stderr(f"can't be shown: {error}")
     for name, shortfall in result.doubtful.items():
-        why = f": {shortfall}" if shortfall else ""
-        print_stderr(f"in doubt: campaign {name}{why}; its page says why")
+        if shortfall:  # what isn't at hand here is no fault
+            print_stderr(f"less than --require {level}: campaign {name}: {shortfall}")
+        else:
+            print_stderr(f"in doubt: campaign {name}; its page says why")
     if not address:
         print_stderr("no sitemap and no feed: they need --url")
     removed = f", {result.removed} files removed" if result.removed else ""

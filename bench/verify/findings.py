@@ -21,7 +21,7 @@ CHECKS = {
     "row's name says the same of them; a seed stands where one is drawn from; no name "
     "poses as another by letters of another alphabet",
     "timing": "its seconds are possible: none is negative, none beyond what its cores give, and its start is "
-    "past",
+    "past, and not before there was a bench",
     "notes": "it says whether it learned from labels, and what tables must say of it",
     "tasks": "every task of the suite has a score, and as many items as it says",
     "average": "averages are those of the scores they are made of",
@@ -33,12 +33,12 @@ CHECKS = {
     "training": "each stage chose the best step of its dev curve, and has the steps, sentences and dev "
     "evaluations that its options and text give",
     "copy": "no result of a method stands twice, such as under two seeds",
-    "result": "rows of one key have one result, whatever they are called; on other hardware the averages "
-    "agree within 0.006 points",
+    "result": "rows of one key have one result, whatever they are called, and in all campaigns on equal "
+    "versions and CPU; on other hardware the averages agree within 0.006 points",
     "grid": "a sweep's grid is in its own place, and its cells are those that the sweep has",
     "manifest": "the campaign's manifest is whole, and each file of another command that it names is the one "
-    "that it sealed",
-    "plan": "the campaign's sealed plan is unchanged, and is the one that its records name",
+    "that it sealed; a file with a hash of its own is whole",
+    "plan": "the campaign's sealed plan is unchanged, of a possible date, and the one that its records name",
     "stray": "nothing lies in the folder that no record names",
     "rerun": "trained again, the result is the same to the last digit, on other hardware within bounds",
     "shift": "trained again on another CPU with equal versions, a row's averages move on average by no more "
@@ -72,7 +72,7 @@ class Verification:
         as_recorded: Facts that no check can confirm, such as costs, with their numbers likewise.
         recomputed: Files of records whose ranked scores were all computed again.
         repeatable: Files of records that a rerun on this machine can show.
-        unrepeatable: Reasons why it can't show others, each with its number of records.
+        unrepeatable: Files of those that it can't, each with the reason.
         repeated: Files of cells whose repetition confirmed them.
         unrepeated: Reasons why the repetition of the other drawn cells shows nothing, by file.
         drawn: Number of cells drawn for repetition.
@@ -88,7 +88,7 @@ class Verification:
     as_recorded: Counter[str] = field(default_factory=Counter)
     recomputed: list[str] = field(default_factory=list)
     repeatable: list[str] = field(default_factory=list)
-    unrepeatable: Counter[str] = field(default_factory=Counter)
+    unrepeatable: dict[str, str] = field(default_factory=dict)
     sealed: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     unrepeated: dict[str, str] = field(default_factory=dict)
@@ -138,10 +138,12 @@ def verification_text(verified: Verification, *, here: bool = True) -> str:
     lines.append(f"verified: {len(verified.verified):,} of {len(verified.records):,} records")
     if here:
         lines.append(f"repeatable here: {len(verified.repeatable):,} of {len(verified.records):,} records")
-        lines += _count_lines("not repeatable here", verified.unrepeatable)
+        lines += _unrepeatable_lines(verified)
     by_check = Counter(finding.check for finding in verified.findings)
     failed = ", ".join(f"{count} {check}" for check, count in by_check.items())
-    summary = f"{len(verified.records):,} records, {verified.scores:,} scores computed again from predictions"
+    count = len(verified.records)
+    summary = f"{count:,} record{'s' * (count != 1)}, "
+    summary += f"{verified.scores:,} scores computed again from predictions"
     if verified.drawn:
         summary += f", {len(verified.repeated)} of {verified.drawn} cells repeated"
     outcome = f"FAILED, {failed}" if failed else _describe_success(verified)
@@ -168,13 +170,17 @@ def _describe_success(verified: Verification) -> str:
     by_reason = Counter(verified.unscored.values())
     reasons = ", ".join(f"{reason} ({count:,})" for reason, count in by_reason.items())
     recomputed = len(verified.records) - len(verified.unscored)
-    found = f"{nothing} in {recomputed:,} records" if recomputed else "no findings"
+    found = f"{nothing} in {recomputed:,} record{'s' * (recomputed != 1)}" if recomputed else "no findings"
     return f"{opened}{found}; not recomputed: {reasons}"
 
 
 def _open_lines(verified: Verification) -> list[str]:
     lines = _count_lines("not checked", verified.unchecked)
     return lines + _count_lines("as recorded", verified.as_recorded)
+
+
+def _unrepeatable_lines(verified: Verification) -> list[str]:
+    return _count_lines("not repeatable here", Counter(verified.unrepeatable.values()))
 
 
 def _count_lines(word: str, facts: Mapping[str, int]) -> list[str]:
@@ -187,8 +193,7 @@ def _count_lines(word: str, facts: Mapping[str, int]) -> list[str]:
 def verification_json(verified: Verification) -> str:
     """Return all results, with the meaning of each check."""
     facts = asdict(verified) | {"checks": CHECKS, "verified": verified.verified}
-    for name in ("unchecked", "as_recorded", "unrepeatable"):
-        facts[name] = dict(getattr(verified, name))
+    facts |= {"unchecked": dict(verified.unchecked), "as_recorded": dict(verified.as_recorded)}
     return json.dumps(facts, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -210,7 +215,8 @@ def verification_junit(verified: Verification) -> str:
             ElementTree.SubElement(case, "failure", type="finding", message=text).text = text
         elif name in skipped:
             ElementTree.SubElement(case, "skipped", message=f"not recomputed: {skipped[name]}")
-    lines = _open_lines(verified) + _count_lines("not repeatable here", verified.unrepeatable)
+    lines = _open_lines(verified) + _unrepeatable_lines(verified)
     lines += [f"not repeatable here: {where}: {why}" for where, why in verified.unrepeated.items()]
+    lines += _plan_lines(verified)
     ElementTree.SubElement(suite, "system-out").text = replace_invalid_xml("\n".join(lines))
     return format_xml(root)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,13 +23,20 @@ from bench.gate.kept_encoders import find_encoder_folder
 from bench.nn.model_folder import hash_model
 from bench.plan.plan import PlanInputs
 from bench.records.environment import plugin_file_hashes
-from bench.records.integrity import AGAIN, find_record_clashes, find_record_faults, find_seal_fault
+from bench.records.integrity import (
+    AGAIN,
+    RecordClash,
+    find_record_clashes,
+    find_record_faults,
+    find_result_clashes,
+    find_seal_fault,
+)
 from bench.records.record import EXTERNAL, RunRecord, parse_record
 from bench.records.store import ResultStore
-from bench.records.timing import find_future_time
+from bench.records.timing import find_impossible_start
 from bench.registry import METHODS
 from bench.verify.card_checks import check_metadata
-from bench.verify.findings import MAKE_READABLE, REPORT_BUG, Problem, Verification
+from bench.verify.findings import MAKE_READABLE, REPORT_BUG, Problem, RecordFinding, Verification
 from bench.verify.plan_checks import verify_plan
 from bench.verify.record_paths import (
     describe_non_file,
@@ -77,6 +84,7 @@ def verify_records(
     empty folder.
     """
     verified, sound = Verification(), list[tuple[str, RunRecord]]()
+    read: dict[str, RunRecord] = {}
     base = target.absolute() if target.is_dir() else target.absolute().parent
     campaigns, contents = find_record_files(target)
     for path, problem in unchecked_folders(contents):
@@ -91,12 +99,8 @@ def verify_records(
             if record is not None:
                 records[where] = record
             settings.progress(1)
-        names = {id(record): where for where, record in records.items()}
-        for clash in find_record_clashes(list(records.values())):
-            first, second = names[id(clash.first)], names[id(clash.second)]
-            verified.add(second, [(clash.check, f"this and {first} {clash.what}", clash.hint)])
-            if clash.check == "result":  # either may be the wrong one
-                verified.add(first, [(clash.check, f"this and {second} {clash.what}", clash.hint)])
+        _add_clashes(find_record_clashes(list(records.values())), records, verified)
+        read |= records
         if base in (root, *root.parents):
             external = (record.place for record in records.values() if record.name in EXTERNAL)
             kept = {find_encoder_folder(store, place) for place in external}
@@ -108,8 +112,25 @@ def verify_records(
             verify_plan(root, base, records, verified)
             verify_side_files(root, base, verified, seal=settings.seal)
         sound += [(where, record) for where, record in records.items() if record.status == "ok"]
+    if len(campaigns) > 1:
+        _add_clashes(find_result_clashes(read.values()), read, verified)
     failed = {finding.where for finding in verified.findings}
     return verified, [(where, record) for where, record in sound if where not in failed]
+
+
+def _add_clashes(
+    clashes: Iterable[RecordClash], records: Mapping[str, RunRecord], verified: Verification
+) -> None:
+    names = {id(record): where for where, record in records.items()}
+    for clash in clashes:
+        first, second = names[id(clash.first)], names[id(clash.second)]
+        sides = [(second, first)]
+        if clash.check == "result":  # either may be the wrong one
+            sides.append((first, second))
+        for where, other in sides:
+            finding = RecordFinding(where, clash.check, f"this and {other} {clash.what}", clash.hint)
+            if finding not in verified.findings:
+                verified.findings.append(finding)
 
 
 def _verify_file(
@@ -175,7 +196,7 @@ def _count_recorded_facts(record: RunRecord, verified: Verification) -> None:
 def _count_repeatable(where: str, unrepeatable: str, verified: Verification) -> None:
     """Count a record as repeatable here, or the reason why it isn't."""
     if unrepeatable:
-        verified.unrepeatable[unrepeatable] += 1
+        verified.unrepeatable[where] = unrepeatable
     else:
         verified.repeatable.append(where)
 
@@ -199,7 +220,7 @@ def _check_place(store: ResultStore, file: Path, record: RunRecord) -> Iterator[
     """Contradictions of a record in itself, and with its place."""
     for fault in find_record_faults(record):
         yield fault.check, fault.what, fault.hint or AGAIN
-    if future := find_future_time(record):
+    if future := find_impossible_start(record):
         yield "timing", future, "set the clock of that machine, and run the cell again"
     if store.path(record.place) != file:
         what = f"this record of {record.method} is in another's place"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.errors import InputError
 from bench.records.filesystem import FolderContents, walk_folder
+from bench.records.sealed_plan import FILE as PLAN
 from bench.verify.findings import MAKE_READABLE, Problem
 
 _NOT_RECORDS = ("stats", "mteb")
@@ -27,6 +28,8 @@ def find_record_files(target: Path) -> tuple[dict[Path, list[Path]], FolderConte
             campaigns.setdefault(file.parents[3], []).append(file)
     if not campaigns:
         what = "no records here"
+        if any(file.name == PLAN for file in contents.files):
+            what = "no records here yet: the plan is sealed, and none of its runs is done"
         for path, why in contents.closed.items():
             what = f"no records here, but a folder that can't be read: {path.name}: {why}"
         for path in contents.linked if not contents.closed else ():

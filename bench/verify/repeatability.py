@@ -65,12 +65,12 @@ def explain_untestable_shift(then: RunRecord, now: RunRecord) -> str:
     """Return why a shift between two machines can't be tested, or "" for CPUs of equal versions."""
     device = now.provenance.get("device")
     if device != "cpu":
-        return f"shift not testable: measured between CPUs only, and this is of {device}"
+        return f"other hardware: how far {device} moves an average wasn't measured (shift not testable)"
     others = []
     for name, was, is_now in machine_differences([then], [now]):
         if name not in _SHIFTING:
             others.append(f"{name} then {' and '.join(was)}, now {' and '.join(is_now)}")
-    return f"shift not testable: {'; '.join(others)}" if others else ""
+    return f"other versions: {'; '.join(others)} (shift not testable)" if others else ""
 
 
 def find_mean_shifts(shifts: Sequence[ScoreShift]) -> Iterator[tuple[str, str]]:
@@ -131,7 +131,7 @@ def describe_shortfall(level: str, verified: Verification, sound: Sequence[tuple
     """
     if level == REPEATABLE:
         shown, word = set(verified.repeatable), "repeatable here"
-        reasons = list(verified.unrepeatable)
+        reasons = list(dict.fromkeys(verified.unrepeatable.values()))
     else:
         shown = {*verified.recomputed, *(where for where, record in sound if is_mteb(record.suite))}
         word, reasons = "recomputed", [what for what in verified.unchecked if what.startswith("scores of ")]

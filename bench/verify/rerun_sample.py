@@ -56,6 +56,9 @@ def repeat_sample(
         say(printable(f"{where}: {outcome}"))  # it quotes records
     for where, what in find_mean_shifts(shifts):
         verified.add(where, [("shift", what, _HINT)])
+    for where in verified.repeated:  # whatever was expected of its versions and hardware
+        if verified.unrepeatable.pop(where, None):
+            verified.repeatable.append(where)
 
 
 def _repeat_record(
@@ -101,10 +104,21 @@ def _measure_shift(where: str, then: RunRecord, now: RunRecord, shifts: list[Sco
         return "shift not testable: it has no average"
     shifts.append(ScoreShift(where, (then.profile, then.method, then.suite), then.seed, old - new))
     if abs(old - new) <= HARDWARE_TOLERANCE:
-        return ""
+        return _excess_task(then, now)
     side = "above" if old > new else "below"
     what = f"its average is {abs(old - new) * SCALE:.2g} points {side} its repetition's"
     return f"{what}, and CPUs of equal versions differ by up to {HARDWARE_TOLERANCE * SCALE:.2g}"
+
+
+def _excess_task(then: RunRecord, now: RunRecord) -> str:
+    """Return a task whose score differs by more than the average's bound times the number of tasks, or ""."""
+    bound = HARDWARE_TOLERANCE * max(1, len(then.tasks))
+    for task in then.tasks:
+        old, new = then.score(task), now.score(task)
+        if old is not None and new is not None and abs(old - new) > bound:
+            what = f"{task} is {abs(old - new) * SCALE:.2g} points {'above' if old > new else 'below'}"
+            return f"{what} its repetition's, and {bound * SCALE:.2g} is the bound of a task"
+    return ""
 
 
 def _excess_difference(differences: Sequence[RerunDifference], then: RunRecord, now: RunRecord) -> str:

@@ -5,6 +5,7 @@ Losses and dev scores come only from the training, so only a repetition can conf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,6 +168,7 @@ def _replace_models(cell: Cell, known: Mapping[str, str]) -> Cell:
 def _missing_input(record: RunRecord, error: InputError) -> InputError:
     """The error of a missing input, in the same words for all methods."""
     what = error.what.replace(f"{record.name} needs", "a method needs")
+    what = re.sub(r"; expected [^|]*?(?= \||$)", "", what).replace(" | ", "; ")  # options of bench run
     return InputError(f"of profile {record.profile}, {what}")
 
 

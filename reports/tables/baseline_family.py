@@ -174,7 +174,7 @@ def compare_family(
 
 def _name_obstacle(campaign: Campaign, tests: PairwiseTests, baseline: str) -> str:
     if baseline not in tests.of().left_out:
-        return "it has no finished run here"
+        return "it has no finished run in this table"
     alone = f"{campaign.shown(baseline)} has one seed"
     pairs = [pair for pair in tests.of().pairs if baseline in (pair.first, pair.second)]
     return "it has one seed" if any(pair.test == alone for pair in pairs) else "no other row has two seeds"

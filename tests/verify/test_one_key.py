@@ -134,3 +134,14 @@ def test_copies_of_one_method_under_one_file_stay_named(results: Cli) -> None:
     code, out, _ = results("verify", "--format", "json")
     (finding,) = json.loads(out)["findings"]
     assert (code, finding["check"], "delete the copy" in finding["hint"]) == (1, "copy", True)
+
+
+def test_one_key_has_one_result_in_all_campaigns(results: Cli) -> None:
+    other = Path("results", "other", "mini")
+    shutil.copytree(CAMPAIGN, other)
+    assert found_by_verify(results) == {}
+    path = other / "noise" / "seed-1" / "toy.json"
+    forge_predictions(path, lambda values: values[::-1])
+    assert found_by_verify(results) == {where(path): {"result"}, where(ONE): {"result"}}
+    forge(path, lambda record: record["timing"].update(processor="Xeon"))  # another machine's may differ
+    assert found_by_verify(results) == {}

@@ -15,9 +15,9 @@ import pytest
 from bench.errors import InputError
 from bench.eval import recomputation, rescoring, score_memory
 from bench.eval.recomputation import NO_DATA, recompute_scores
-from bench.records.record import NOT_RECOMPUTED
+from bench.records.record import NOT_RECOMPUTED, parse_record
 from bench.records.store import ResultStore
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
 from tests.support.forge import add_points, forge, forge_predictions
 from tests.support.messages import missing_facts
 from tests.support.site import make_site
@@ -183,7 +183,7 @@ def test_verify_finds_nothing_wrong_only_where_it_recomputed(
 
     monkeypatch.setattr(rescoring, "_load_suite", only_mini)
     code, out, _ = results("verify", "--junit", "junit.xml")
-    assert (code, out.rstrip().endswith(f"nothing wrong in 1 records; not recomputed: {NO_DATA} (4)")) == (
+    assert (code, out.rstrip().endswith(f"nothing wrong in 1 record; not recomputed: {NO_DATA} (4)")) == (
         0,
         True,
     )
@@ -332,3 +332,34 @@ def test_missing_predictions_are_said(results: Cli) -> None:
     out = results("compare", "noise", "word_overlap", "--seeds-only")[1]
     assert f"{NOT_RECOMPUTED}no predictions (noise seed 1)." in out
     assert np.isfinite([score["value"] for score in json.loads(ONE.read_text())["scores"]]).all()
+
+
+def test_a_record_that_names_no_predictions_has_no_score(results: Cli) -> None:
+    def forget(record: dict[str, Any]) -> None:
+        add_points(record)
+        record["predictions"] = None
+
+    forge(ONE, forget)
+    ONE.with_suffix(".npz").unlink()
+    for form in FORMS:
+        code, out, _ = results("report", "--format", form)
+        assert (code, [score for score in read_scores() if score in out]) == (1, []), form
+    assert missing_facts(refusal(results, "compare", "noise", "word_overlap", "--seeds-only"), ONE) == []
+
+
+def test_predictions_of_a_local_task_cannot_be_emptied(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("".join(f"The {i} cats,{i} dogs,{i % 5}\n" for i in range(30)))
+    (tmp_path / "mine.toml").write_text(
+        '[[task]]\nname = "Mine"\ntype = "sts"\nfile = "mine.csv"\n'
+        'columns = ["sentence1", "sentence2", "score"]\n'
+    )
+    code, _, err = cli("run", "--methods", "untrained", "--suite", f"local:{tmp_path / 'mine.toml'}")
+    assert code == 0, err
+    (path,) = Path("results/local").rglob("local*.json")
+    where = ("--data", str(tmp_path))
+    assert cli("verify", *where)[0] == 0
+    record = parse_record(path.read_text(), str(path))
+    STORE.write(record.place, record, {"Mine": np.zeros(0, dtype=np.float32)})
+    code, out, _ = cli("verify", *where)
+    assert (code, "Mine has no predictions" in out) == (1, True), out
+    assert cli("report", *where)[0] == 1

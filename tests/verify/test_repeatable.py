@@ -15,9 +15,11 @@ import pytest
 from bench.cli.main import main
 from bench.data.toy_suite import make_toy_task
 from bench.errors import InputError
+from bench.execution.repetition import RerunDifference
 from bench.records.integrity import HARDWARE_TOLERANCE
-from bench.records.record import RunRecord, parse_record
+from bench.records.record import RunRecord, Score, parse_record
 from bench.verify import repeatability, rerun_sample
+from bench.verify.findings import Verification
 from bench.verify.repeatability import (
     FALSE_ALARMS,
     ScoreShift,
@@ -143,15 +145,18 @@ def test_other_versions_leave_a_lift_open_and_equal_digits_confirm(results: Cli)
     for seed in SEEDS:
         forge(at(seed), lambda record: record["provenance"]["versions"].update(torch="1.0"))
     code, out, _ = results("verify", "--rerun", "9")
-    reason = "not repeatable here: shift not testable: torch then 1.0, now "
-    facts = reason, "(5)", "repeatable here: 1 of 6", "6 of 6 cells repeated: nothing wrong"
-    assert (code, missing_facts(out, *facts)) == (0, []), out
+    reason = "not repeatable here: other versions: torch then 1.0, now "
+    assert missing_facts(results("verify")[1], reason, "(5)", "repeatable here: 1 of 6") == []
+    facts = "repeatable here: 6 of 6", "6 of 6 cells repeated: nothing wrong"  # as they were just repeated
+    assert (code, missing_facts(out, *facts), reason in out) == (0, [], False), out
+    merge = "merge", "results/local", "--into", "target", "--require", "repeatable"
+    assert (results(*merge)[0], results(*merge, "--rerun", "9")[0]) == (3, 0)
     for seed in SEEDS:
         lift(at(seed))
     assert found_by_verify(results) == {}
     code, out, err = results("verify", "--rerun", "9")
     assert (code, missing_facts(out, "1 of 6 cells repeated", "5 cells not repeatable here")) == (3, []), out
-    assert err.count("not repeatable here: shift not testable: torch then 1.0, now ") == 5
+    assert err.count(reason) == 5
     assert "forge" not in out + err
 
 
@@ -201,7 +206,8 @@ def test_the_level_that_a_merge_and_a_site_require(results: Cli) -> None:
     code, _, err = results("site", "--out", "site", "--require", "repeatable")
     check = json.loads(Path("site/campaigns/local/campaign.json").read_text())["check"]
     assert (code, check["status"]) == (1, "verified")
-    assert missing_facts(err, "in doubt: campaign local: 5 of 6 records are not repeatable here") == []
+    assert missing_facts(err, "less than --require repeatable: campaign local: 5 of 6 records are not") == []
+    assert "in doubt" not in err
     assert any(line.startswith("not repeatable here: ") for line in check["said"])
 
 
@@ -237,6 +243,30 @@ def test_a_gpus_record_is_repeatable_where_that_gpu_is(monkeypatch: pytest.Monke
     other = replace(record, timing={"processor": "Xeon"})
     assert "shift not testable" in repeatability.explain_unrepeatable(other, planned)
     repeatability._environment_here.cache_clear()
+
+
+def test_a_task_that_another_cpu_does_not_explain_is_not_repeated(
+    results: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = parse_record(at(1).read_text(), str(at(1)))
+    tasks = {name: now.tasks["TOY"] for name in ("A", "B")}
+    scores = [Score(name, "all", "spearman", 0.5, 9) for name in ("A", "B", "avg")]
+    now = replace(now, tasks=tasks, scores=tuple(scores))
+    then = replace(now, timing={**now.timing, "processor": "Xeon"})
+
+    def repeat(moved: float) -> Verification:
+        swapped = [replace(scores[0], value=0.5 + moved), replace(scores[1], value=0.5 - moved), scores[2]]
+        differences = [RerunDifference("scores", "A all spearman", 0.5 + moved, 0.5)]
+        monkeypatch.setattr(rerun_sample, "rerun_record", lambda *_, **__: (differences, now))
+        verified = Verification(records=["x"])
+        record = replace(then, scores=tuple(swapped))
+        rerun_sample.repeat_sample(verified, [("x", record)], 1, None, lambda _: None)
+        return verified
+
+    assert repeat(1.9 * HARDWARE_TOLERANCE).repeated == ["x"]
+    verified = repeat(0.12)
+    assert (verified.repeated, verified.exit_code) == ([], 3)
+    assert missing_facts(verified.unrepeated["x"], "A is 12 points above its repetition's", "a task") == []
 
 
 def row(name: str, *values: float) -> list[ScoreShift]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -267,3 +268,15 @@ def test_no_method_of_benchs_own_comes_from_a_plug_in(results: Cli, plugged: str
     said = {"word_overlap": "is bench's own", "helper": "plug-in of helper"}
     code, out, err = results("verify", "--rerun", "9")
     assert (code, said[plugged] in out, f"{where(WORDS)}: computing" in err) == (1, True, False)
+
+
+@pytest.mark.slow
+def test_another_name_hides_no_labels(cli: Cli) -> None:
+    path = run(cli, "sup_simcse", "sup_simcse")
+    forge(path, stripped)
+    renamed = path.parents[2] / "mine" / "seed-1" / path.name
+    shutil.move(path.parents[1], path.parents[2] / "mine")
+    forge(renamed, lambda record: record.update(method="mine", name="simcse"))
+    code, out, err = cli("report")
+    assert (code, missing_facts(err, "its stages sup_simcse are of no method that it names")) == (1, []), err
+    assert not re.search(r"mine +1 +\d", out)

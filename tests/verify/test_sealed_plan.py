@@ -15,7 +15,7 @@ import pytest
 
 from bench.records.sealed_plan import SealedPlan, load_plan, parse_plan, plan_to_json, review_plan
 from bench.records.store import ResultStore
-from bench.reports.planned_runs import NO_PLAN
+from bench.reports.planned_runs import EARLY, NO_PLAN
 from tests.support.cli import Cli, refusal
 from tests.support.forge import forge
 from tests.support.messages import missing_facts
@@ -237,7 +237,7 @@ def test_a_removed_plan_is_missed(planned: Cli) -> None:
     (kept / "mini" / "noise").rename(NOISE)
     code, out, _ = planned("verify")
     assert (code, missing_facts(out, "seed-2/toy.json: plan: it was made under another plan")) == (1, [])
-    assert "Not made under the plan, or before it: noise seeds 2-4." in said(planned, "report")
+    assert f"{EARLY} noise seeds 2-4." in said(planned, "report")
 
 
 def test_a_plan_made_after_its_results_is_dated(planned: Cli) -> None:
@@ -250,7 +250,7 @@ def test_a_plan_made_after_its_results_is_dated(planned: Cli) -> None:
     PLAN.write_text(plan_to_json(later))
     for path in NOISE.glob("*/toy.json"):
         forge(path, lambda record: record["timing"].update(plan=later.identity))
-    assert "Not made under the plan, or before it: noise seeds 1-3." in said(planned, "report")
+    assert f"{EARLY} noise seeds 1-3." in said(planned, "report")
 
 
 def test_another_specification_is_not_the_planned_one(planned: Cli) -> None:
@@ -287,3 +287,65 @@ def test_a_plan_is_written_once(planned: Cli) -> None:
     assert parse_plan(plan_to_json(plan).replace("\n", "\r\n").encode()) == plan  # git may change line ends
     assert replace(plan, sealed="2020-01-01T00:00:00+00:00", bench="0").identity == plan.identity
     assert replace(plan, margin=0.02).identity != plan.identity
+
+
+def test_a_planned_suite_without_a_record_is_missing(cli: Cli) -> None:
+    assert cli("run", "--methods", "noise", "--suite", "toy,mini-sts", "--seeds", "1-2", "--plan")[0] == 0
+    for path in NOISE.glob("*/mini-sts.*"):
+        path.unlink()
+    missing = "Planned, but missing: all of mini-sts, noise seeds 1,2."
+    assert missing in said(cli, "report")
+    assert missing not in said(cli, "report", "--suite", "toy")
+    found = [list(read_csv(cli, *words)) for words in ((), ("--suite", "toy"))]
+    assert [sum(row["status"] == "missing" for row in rows) for rows in found] == [2, 0]
+
+
+def read_csv(cli: Cli, *words: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(cli("report", "--format", "csv", *words)[1])))
+
+
+def test_a_planned_run_that_was_made_without_the_plan_is_not_as_planned(cli: Cli) -> None:
+    run = ("run", "--methods", "noise", "--suite", "toy", "--seeds", "1-2")
+    assert cli(*run)[0] == 0
+    NOISE.rename(ROOT.parent / "early")
+    assert cli(*run, "--plan", "--force")[0] == 0
+    shutil.rmtree(NOISE / "seed-1")
+    shutil.move(ROOT.parent / "early" / "seed-1", NOISE / "seed-1")
+    assert {(row["seed"], row["planned"]) for row in read_csv(cli)} == {("1", "False"), ("2", "True")}
+    out = said(cli, "report")
+    assert not missing_facts(out, f"{EARLY} noise seed 1.")
+    assert "No planned run is missing" not in out
+
+
+def test_tests_with_runs_beside_the_plan_are_not_the_planned_analysis(planned: Cli) -> None:
+    assert "Not the planned analysis" not in said(planned, "report")
+    assert planned("run", "--methods", "noise", "--suite", "toy", "--seeds", "5")[0] == 0
+    assert "Not the planned analysis: with runs beside the plan." in said(planned, "report")
+
+
+def test_every_table_and_junit_have_the_plan(planned: Cli, tmp_path: Path) -> None:
+    for table in ("significance", "leaderboard"):
+        assert "No run is beside the plan." in said(planned, "report", "--table", table)
+    planned("verify", "--junit", "v.xml")
+    assert "No run is beside the plan." in Path("v.xml").read_text()
+
+
+def test_a_baseline_may_be_named_without_its_options(cli: Cli) -> None:
+    run = ("run", "--methods", "noise[scale=2],word_overlap", "--suite", "toy", "--seeds", "1-2")
+    assert cli(*run, "--plan", "--baseline", "noise")[0] == 0
+    assert sealed().baseline == "noise[scale=2.0]"
+
+
+def test_before_the_first_run_a_sealed_plan_is_said(planned: Cli) -> None:
+    shutil.rmtree(ROOT / "mini")
+    assert "no run of the sealed plan is done yet" in refusal(planned, "report")
+    assert not missing_facts(
+        refusal(planned, "verify", str(ROOT)), "no records here yet", "the plan is sealed"
+    )
+
+
+@pytest.mark.parametrize("year", ["0001", "2099", "9999"])
+def test_a_plan_is_sealed_in_the_time_of_bench(planned: Cli, year: str) -> None:
+    PLAN.write_text(plan_to_json(replace(sealed(), sealed=f"{year}-12-31T00:00:00+00:00")))
+    code, out, _ = planned("verify")
+    assert (code, f"plan: it says that it was sealed on {year}-12-31" in out) == (1, True), out

@@ -76,7 +76,6 @@ def test_an_edited_file_is_refused(beside: Cli, name: str, tmp_path: Path) -> No
     text = (ROOT / name).read_text()
     (ROOT / name).write_text(text.replace("0.5", "0.6").replace("10", "20"))
     assert found_by_verify(beside) == {f"local/{name}": {"manifest"}}
-    assert found_by_verify(beside, "--seal") == {f"local/{name}": {"manifest"}}
     code, _, err = beside("report", "--format", "html")
     assert (code, missing_facts(err, ROOT / name, "changed since it was sealed", "--seal")) == (2, [])
     code, _, err = beside("site", "--out", "site")
@@ -90,11 +89,15 @@ def test_an_edited_file_is_refused(beside: Cli, name: str, tmp_path: Path) -> No
 def test_a_file_written_again_is_sealed_again(beside: Cli) -> None:
     seal(beside)
     (ROOT / "overlap.csv").write_text(OVERLAP.replace("10", "20"))
-    assert beside("report", "--table", "overlap")[0] == 2
-    (ROOT / FILE).unlink()
-    assert MARK in beside("report", "--table", "overlap")[1]
-    seal(beside)
+    code, _, err = beside("report", "--table", "overlap")
+    assert (code, missing_facts(err, "bench verify results/CAMPAIGN --seal")) == (2, [])
+    code, out, _ = beside("verify", str(ROOT), "--seal")
+    assert (code, "overlap.csv: sealed" in out, "probes.json: sealed" in out) == (0, True, False), out
     assert beside("report", "--table", "overlap")[0] == 0
+    (ROOT / "overlap.csv").unlink()
+    assert found_by_verify(beside) == {"local/overlap.csv": {"manifest"}}
+    assert found_by_verify(beside, "--seal") == {}  # forgotten
+    assert "overlap.csv" not in (read_campaign_manifest(ROOT) or {})
 
 
 @pytest.mark.parametrize(
@@ -186,3 +189,9 @@ def test_seals_of_several_processes_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:  # each has a descriptor of its own, like a process
         list(pool.map(lambda name: seal_campaign_files(tmp_path, [name]), names))
     assert sorted(read_campaign_manifest(tmp_path) or ()) == sorted(names)
+
+
+def test_a_damaged_file_with_a_hash_of_its_own_is_found(beside: Cli) -> None:
+    (ROOT / "along.json").write_text("[[[[")
+    assert found_by_verify(beside) == {"local/along.json": {"manifest"}}
+    assert "along.json, with a finding" in beside("verify")[1]

@@ -14,7 +14,7 @@ import pytest
 
 from bench.records.look_alikes import find_look_alike, write_in_latin
 from bench.records.record import parse_record
-from bench.records.timing import find_future_time, find_timing_faults, start_date
+from bench.records.timing import find_impossible_start, find_timing_faults, start_date
 from tests.support.cli import Cli
 from tests.support.forge import forge
 from tests.support.messages import missing_facts
@@ -71,6 +71,8 @@ def test_no_time_is_negative_or_no_time(results: Cli, edit: Edit, field: str) ->
     [
         (partial(set_times, cpu_seconds=333333323.0), ("333,333,323.0 CPU seconds", "cores")),
         (partial(set_times, cpu_seconds=100.0, wall_seconds=2.0, cores=2), ("100.0 CPU seconds", "2 cores")),
+        (partial(set_times, cpu_seconds=1e14, cores=None), ("CPU seconds", "cores")),
+        (partial(set_times, cpu_seconds=1e15, cores=0), ("CPU seconds", "cores")),
         (partial(set_times, training_cpu_seconds={"joint": 4e6}), ("stage joint", "4,000,000")),
     ],
 )
@@ -101,14 +103,18 @@ def test_no_run_is_still_to_come(results: Cli, times: dict[str, Any]) -> None:
 def test_another_clock_may_be_a_day_ahead(results: Cli) -> None:
     record = parse_record(ONE.read_text(), str(ONE))
     begin = datetime.fromisoformat(record.timing["started"])
-    assert find_future_time(record) == ""
-    assert find_future_time(record, begin - timedelta(hours=23)) == ""
-    assert "still to come" in find_future_time(record, begin - timedelta(hours=25))
+    assert find_impossible_start(record) == ""
+    assert find_impossible_start(record, begin - timedelta(hours=23)) == ""
+    assert "still to come" in find_impossible_start(record, begin - timedelta(hours=25))
     assert start_date(record) == record.timing["started"]
     record.timing["started"] = (datetime.now(UTC) + timedelta(days=2)).isoformat()
     assert start_date(record) == ""
     del record.timing["started"]
-    assert (find_future_time(record), start_date(record), list(find_timing_faults(record))) == ("", "", [])
+    assert (find_impossible_start(record), start_date(record), list(find_timing_faults(record))) == (
+        "",
+        "",
+        [],
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,23 +127,50 @@ def test_another_clock_may_be_a_day_ahead(results: Cli) -> None:
         "\N{FULLWIDTH LATIN SMALL LETTER P}cl",
         "\N{MATHEMATICAL SANS-SERIF SMALL P}\N{MATHEMATICAL SANS-SERIF SMALL C}",
         "bert\N{CYRILLIC SMALL LETTER YA}",
-        "bar\N{LATIN SMALL LETTER DOTLESS I}ow",
+        "s\N{LATIN SMALL LETTER DOTLESS I}mcse",
+        "S\N{LATIN SMALL LETTER DOTLESS I}mCSE[lr=1e-05]",
+        "simcs\N{LATIN SMALL LETTER E WITH ACUTE}",
+        "\N{LATIN LETTER SMALL CAPITAL R}ankcse",
         "tncse-\N{CYRILLIC SMALL LETTER U}c",
+        "simcse\N{MATHEMATICAL BOLD DIGIT TWO}",
+        "simcse\N{FULLWIDTH LEFT SQUARE BRACKET}1",
+        "simcse\N{COMBINING DOT BELOW}",
+        "sim\N{LISU LETTER SA}se",
+        "simc\N{HEBREW LETTER SAMEKH}e",
+        "simcs\N{CHEROKEE SMALL LETTER E}",
+        "simcse\N{VARIATION SELECTOR-16}",
+        "\u65e5\u672c\N{VARIATION SELECTOR-16}",
+        "simcse\N{HANGUL FILLER}",
+        "simcse\N{BRAILLE PATTERN BLANK}",
+        "sim\N{COMBINING GRAPHEME JOINER}cse",
+        "simcse\N{KHMER VOWEL INHERENT AQ}",
     ],
     ids=ascii,
 )
 def test_a_name_that_poses_as_another(name: str) -> None:
-    assert missing_facts(find_look_alike(name), name, write_in_latin(name), "has the letter") == []
+    assert missing_facts(find_look_alike(name), name, write_in_latin(name), "has the character U+") == []
+
+
+@pytest.mark.parametrize("name", ["simcse ", " simcse", "my  simcse"])
+def test_blanks_that_nobody_sees(name: str) -> None:
+    assert "blank" in find_look_alike(name)
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "simcse[lr=1e-05]",
+        "my simcse",
         "M\N{LATIN SMALL LETTER U WITH DIAERESIS}nchen-1a2b3c4d",
         "\u043c\u043e\u0434\u0435\u043b\u044c-bert-1a2b3c4d",
+        "\u0441\u043e\u0440",  # three Cyrillic look-alikes that spell no method
         "\u65e5\u672c\u8a9eBERT\u30e2\u30c7\u30eb",
+        "\u0939\u093f\u0928\u094d\u0926\u0940",  # vowel signs are marks
         "\N{GREEK SMALL LETTER MU}bert",
+        "simcse-\N{GREEK SMALL LETTER ALPHA}",
+        "\N{GREEK SMALL LETTER LAMDA}=0.1",
+        "k\N{LATIN SMALL LETTER DOTLESS I}sa",
+        "E=mc\N{SUPERSCRIPT TWO}",
         "7-8_9",
     ],
     ids=ascii,
@@ -176,3 +209,9 @@ def test_no_run_makes_a_look_alike(cli: Cli, tmp_path: Path, tiny_bert: Path) ->
     assert cli(*arguments, f"mine=hf:{folder}")[0] == 0
     assert found_by_verify(cli) == {}
     assert NOISE.parts[1] == "local"
+
+
+def test_no_run_precedes_bench(results: Cli) -> None:
+    forge(ONE, partial(set_times, started="0001-01-01T00:00:00+00:00"))
+    assert found_by_verify(results) == {where(ONE): {"timing"}}
+    assert "before there was a bench" in results("verify")[1]
