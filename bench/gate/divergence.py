@@ -21,9 +21,8 @@ REPEATS = 1e-3
 """Most by which another CPU changes the average of a seed that equal versions train again: 0.1 points; a
 hundredth was measured."""
 LOSSES = 1e-3
-"""Most by which it changes a stage's last loss, relatively; measured: a seventieth of it."""
-FIRST = 1e-4
-"""Most by which it changes the loss and the gradient's norm of a first step, relatively."""
+"""Most by which it changes a stage's last loss, first losses and gradient norms, relatively; measured: a
+seventieth of it."""
 _FIRST_STEPS = 10
 _AFTER = ("joint", "distill", "static")
 _ELSEWHERE = ("CPU", "platform")
@@ -37,7 +36,7 @@ def find_first_change(
 
     Equal are due: every byte on equal versions and CPU; of a deterministic cell every similarity to ``CLOSE``
     elsewhere; of a seed with equal versions on another CPU its average and the dev scores of every stage to
-    ``REPEATS``, its last loss to ``LOSSES``, its first losses and gradient norms to ``FIRST``. A pair is
+    ``REPEATS``, its last loss, first losses and gradient norms to ``LOSSES``. A pair is
     (reference, new). ``moved`` has the largest difference of a similarity by the reference's place; the
     largest accepted one is returned with the stage.
     """
@@ -111,9 +110,9 @@ def _is_repeated(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """True if a stage's measurements are as close as another CPU comes."""
     if not _are_close(then.get("last_loss"), now.get("last_loss"), LOSSES):
         return False
-    if not _are_close(_read_first_losses(then), _read_first_losses(now), FIRST):
+    if not _are_close(_read_first_losses(then), _read_first_losses(now), LOSSES):
         return False
-    if not _are_close(then.get("gradient_norms"), now.get("gradient_norms"), FIRST):
+    if not _are_close(then.get("gradient_norms"), now.get("gradient_norms"), LOSSES):
         return False
     was, is_now = _read_dev_scores(then), _read_dev_scores(now)
     if was.keys() != is_now.keys():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.gate.divergence import CLOSE, FIRST, LOSSES, REPEATS, find_first_change, find_version_differences
+from bench.gate.divergence import CLOSE, LOSSES, REPEATS, find_first_change, find_version_differences
 from bench.gate.judge import judge
 from bench.gate.verdict import CellVerdict, Question, Status
 from bench.gate.verdict_tables import describe_gate, format_gate_text
@@ -97,7 +97,7 @@ def course(**changes: Any) -> dict[str, Any]:
         {"selected_dev": 0.6 + 1.1 * REPEATS},  # chosen on other pairs
         {"dev_curve": [[4, 0.5 + 1.1 * REPEATS], [8, 0.6], [12, 0.55]]},
         {"dev_curve": [[4, 0.5], [8, 0.6]]},
-        {"loss_curve": [[1, 3.0], [2, 2.5 * (1 + 1.1 * FIRST)], [12, 1.0]]},
+        {"loss_curve": [[1, 3.0], [2, 2.5 * (1 + 1.1 * LOSSES)], [12, 1.0]]},
         {"gradient_norms": [8.0, None]},  # a loss x 2, which clipping hides from weights and losses
         {"gradient_norms": [4.0, 4.0]},
         {"gradient_norms": [4.0]},
@@ -113,8 +113,8 @@ def test_the_course_of_a_training_repeats_on_another_cpu(changes: dict[str, Any]
 def test_the_course_may_move_as_hardware_moves_it_and_older_records_lack_norms() -> None:
     near = course(
         dev_curve=[[4, 0.5 - 0.9 * REPEATS], [8, 0.6], [12, 0.55]],
-        loss_curve=[[1, 3.0 * (1 - 0.9 * FIRST)], [2, 2.5], [12, 1.0 + 5 * FIRST]],
-        gradient_norms=[4.0 * (1 + 0.9 * FIRST), None],
+        loss_curve=[[1, 3.0 * (1 - 0.9 * LOSSES)], [2, 2.5], [12, 1.0 + 0.5 * LOSSES]],
+        gradient_norms=[4.0 * (1 + 0.9 * LOSSES), None],
     )
     then = record(**course())
     assert find_first_change([(then, record(**near, **CPU))], {}) == (None, None)
