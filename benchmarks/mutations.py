@@ -10,6 +10,8 @@ from pathlib import Path
 
 RESCORE, RECOMPUTE, RETRAIN, REFUSED = "rescore", "recompute", "retrain", "refused"
 """The gate's questions; "refused": other data than the reference's, which is not comparable."""
+UNSEEN = "unseen"
+"""Of an error that changes no number of the reference."""
 
 
 class DoesNotApplyError(Exception):
@@ -405,4 +407,187 @@ TRAINING = (
         'context.inputs["sub1"], "selected"',
     ),
 )
-MUTATIONS = (*SCORING, *ENCODING, *DRAWS, *LOSS, *TRAINING)
+TRANSFER = "bench/eval/transfer.py"
+REACHED = (
+    Mutation(
+        "lower_cased_evaluation",
+        "tokenisation",
+        EMBED,
+        "vectors = encoder.encode(list(texts), batch_tokens, progress)",
+        "vectors = encoder.encode([text.lower() for text in texts], batch_tokens, progress)",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "full_stops_dropped",
+        "tokenisation",
+        EMBED,
+        "vectors = encoder.encode(list(texts), batch_tokens, progress)",
+        'vectors = encoder.encode([text.rstrip(".") for text in texts], batch_tokens, progress)',
+        RECOMPUTE,
+    ),
+    Mutation(
+        "sign_of_the_cosine_lost",
+        "similarity",
+        EMBED,
+        'np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)',
+        'np.clip(np.abs(np.einsum("ij,ij->i", a, b)) / norms, -1.0, 1.0)',
+        RECOMPUTE,
+    ),
+    Mutation(
+        "vectors_in_half_precision",
+        "precision",
+        EMBED,
+        "return Embeddings({text: row for row, text in enumerate(texts)}, vectors.copy())",
+        "halved = vectors.astype(np.float16).astype(np.float32)\n"
+        "    return Embeddings({text: row for row, text in enumerate(texts)}, halved)",
+        RECOMPUTE,
+    ),
+    Mutation(
+        "nan_to_zero",
+        "failures hidden",
+        EMBED,
+        "    finite = np.isfinite(vectors).all(axis=1)\n    if not finite.all():",
+        "    vectors = np.nan_to_num(vectors)\n"
+        "    finite = np.isfinite(vectors).all(axis=1)\n    if not finite.all():",
+        UNSEEN,
+    ),
+    Mutation(
+        "duplicate_pairs_dropped",
+        "metric",
+        STS,
+        "    value = _task_spearman(predictions, np.concatenate(gold), task.id, task.subsets)\n",
+        "    once = list({pair: row for row, pair in enumerate(task.all_pairs())}.values())\n"
+        "    value = _task_spearman(predictions[once], np.concatenate(gold)[once], task.id, task.subsets)\n",
+        RESCORE,
+    ),
+    Mutation(
+        "weighted_mean_unweighted",
+        "aggregation",
+        STS,
+        "float(np.average(values, weights=sizes))",
+        "float(np.average(values))",
+        RESCORE,
+    ),
+    Mutation(
+        "paired_interval_a_third",
+        "statistics",
+        "bench/stats/seed_pairs.py",
+        "half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)",
+        "half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n) / 3",
+        UNSEEN,
+    ),
+    Mutation(
+        "largest_regularisation_at_ties",
+        "transfer",
+        TRANSFER,
+        "return int(np.argmax(np.round(100 * accuracies, 2)))",
+        "return len(accuracies) - 1 - int(np.argmax(np.round(100 * accuracies, 2)[::-1]))",
+    ),
+    Mutation(
+        "fitted_on_one_fold",
+        "transfer",
+        TRANSFER,
+        'weights = fits[0][chosen] if "dev" in rows else',
+        "weights = fits[0][chosen] if rows else",
+    ),
+    Mutation(
+        "ties_keep_the_later",
+        "checkpoint",
+        LOOP,
+        "if score > self.best_score:",
+        "if score >= self.best_score:",
+    ),
+    Mutation("last_checkpoint_kept", "checkpoint", LOOP, "self.best or last,", "last,"),
+    Mutation(
+        "order_not_reshuffled",
+        "batch order",
+        LOOP,
+        "    while True:\n        permutation = torch.randperm(count, generator=order).tolist()\n",
+        "    permutation = torch.randperm(count, generator=order).tolist()\n    while True:\n",
+    ),
+    Mutation(
+        "last_batch_dropped",
+        "batch order",
+        LOOP,
+        "end = count - count % batch_size if drop_last else count",
+        "end = count - count % batch_size",
+    ),
+    Mutation(
+        "decay_on_biases_and_norms",
+        "weight decay",
+        LOOP,
+        'groups.append({"params": spared, "weight_decay": 0.0})',
+        'groups.append({"params": spared})',
+    ),
+    Mutation(
+        "no_warm_up",
+        "learning rate",
+        LOOP,
+        "rising = math.ceil(settings.warmup * settings.steps)",
+        "rising = 0",
+    ),
+    Mutation(
+        "warm_up_a_step_early",
+        "learning rate",
+        LOOP,
+        "return settings.lr * (step - 1) / rising",
+        "return settings.lr * step / rising",
+    ),
+    Mutation(
+        "rate_a_step_early",
+        "learning rate",
+        LOOP,
+        "(settings.steps - step + 1) / (settings.steps - rising)",
+        "(settings.steps - step) / (settings.steps - rising)",
+    ),
+    Mutation(
+        "dev_is_test",
+        "split",
+        "bench/execution/encoder_builder.py",
+        "        dev, text = self.training.dev, self.training.texts[stage.spec.text]\n",
+        "        from bench.data.suites import load_suite\n\n"
+        "        dev, text = self.training.dev, self.training.texts[stage.spec.text]\n"
+        '        dev = load_suite("mini" if dev.id == "MINI-dev" else "cased")[1][0]\n',
+    ),
+    Mutation(
+        "loss_doubled",
+        "gradient",
+        LOOP,
+        "torch.autograd.backward(loss)",
+        "torch.autograd.backward(2 * loss)",
+    ),
+    Mutation(
+        "clipped_after_the_step",
+        "clipping",
+        LOOP,
+        "        if self._settings.clip:\n"
+        "            self.norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)\n"
+        "        self._optimizer.step()\n",
+        "        self._optimizer.step()\n"
+        "        if self._settings.clip:\n"
+        "            self.norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)\n",
+    ),
+    Mutation(
+        "clipped_at_twice_the_norm",
+        "clipping",
+        LOOP,
+        "clip_grad_norm_(self._parameters, self._settings.clip)",
+        "clip_grad_norm_(self._parameters, 2 * self._settings.clip)",
+    ),
+    Mutation(
+        "target_stands_still",
+        "EMA reversed",
+        "bench/training/byol.py",
+        "        if moves:\n            self.target.update(self.encoder)\n",
+        "",
+    ),
+    Mutation(
+        "target_sees_the_same_view",
+        "loss",
+        "bench/training/byol.py",
+        "self.loss(self.head(online[0]), target[1]) + self.loss(self.head(online[1]), target[0])",
+        "self.loss(self.head(online[0]), target[0]) + self.loss(self.head(online[1]), target[1])",
+    ),
+)
+"""Errors that only the cased text reaches, or only the course of a training shows on another CPU."""
+MUTATIONS = (*SCORING, *ENCODING, *DRAWS, *LOSS, *TRAINING, *REACHED)

@@ -129,9 +129,8 @@ def _options(card: MethodCard) -> str:
     """Every option with its default, and where a profile says otherwise."""
     if not card.options:
         return "It has none.\n"
-    shown = [
-        profiles.load_profile(name) for name in profiles.profile_names() if profiles.load_profile(name).suites
-    ]
+    known = map(profiles.load_profile, profiles.profile_names())
+    shown = [profile for profile in known if profile.suites and profile.methods]
     defaults = {option.name: option.default for option in card.options}
     ours = {profile.name: _resolved(card, profile) for profile in shown}
     different = [name for name, values in ours.items() if values != defaults]

@@ -142,7 +142,7 @@ def _read_training_text(
     from bench.config import profiles
     from bench.data.corpus import read_corpus
     from bench.data.data_source import data_folder
-    from bench.data.training_data import profile_corpus, uses_world
+    from bench.data.training_data import has_embedded_text, profile_corpus, uses_world
 
     if (path is None) == (profile is None):
         expected = "--corpus FILE or --profile NAME"
@@ -155,4 +155,7 @@ def _read_training_text(
     if uses_world(chosen):
         what = f"profile '{chosen.name}' comes with copies of its text"
         raise InputError(what, where="--profile", hint="bench run uses them as they are")
+    if has_embedded_text(chosen):
+        what = f"the text of profile '{chosen.name}' comes with the program"
+        raise InputError(what, where="--profile", expected="a profile that names a file, or --corpus FILE")
     return profile_corpus(chosen, data_folder(data_dir), "bench data rtt")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import contrast_items, rank_task
+from bench.data.cased import texts as cased_texts
 from bench.data.data_source import NO_FOLDER, DataSource, World
 from bench.data.local_tasks import read_local_pairs
 from bench.data.mini.mini_suites import (
@@ -35,9 +36,13 @@ SUITES: Registry[Suite] = Registry("suite")
 TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 """SentEval's transfer tasks in the order of the papers' tables."""
 MINI_TRANSFER = "mini-transfer"
+CASED, CASED_DEV, CASED_TRANSFER = "cased", "cased-dev", "cased-transfer"
 CONTRAST, MINI_CONTRAST = "contrast", "mini-contrast"
 EVALRANK, MINI_EVALRANK = "evalrank", "mini-evalrank"
 _STSB = ("STSB-train", "STSB-dev", "STSB")
+
+
+_CASED_NOTE = "The cased suites guard the program; their figures say nothing about a method."
 
 
 def _world_note(name: str) -> str:
@@ -98,6 +103,23 @@ for _suite in (
         True,
         "The toy suite is a smoke test; its figures say nothing about a method.",
     ),
+    Suite(
+        CASED,
+        "81 embedded pairs in which case tells a name from a word, for the gate",
+        (cased_texts.PAIR_TASK,),
+        True,
+        _CASED_NOTE,
+    ),
+    Suite(
+        CASED_DEV, "12 embedded pairs of that kind, for choosing", (cased_texts.DEV_TASK,), True, _CASED_NOTE
+    ),
+    Suite(
+        CASED_TRANSFER,
+        "is a word a name? accuracy of logistic regression, for the gate",
+        (cased_texts.TRANSFER_TASK,),
+        True,
+        _CASED_NOTE,
+    ),
     *(
         Suite(name, f"{listed.summary} (mteb)", tuple(task.id for task in listed.tasks), note=listed.note)
         for name, listed in load_mteb_lists().items()
@@ -114,10 +136,16 @@ _EMBEDDED: dict[str, Callable[[World], PairTask]] = {
     "mini": lambda world: graded_pairs(world, "test"),
     "mini-dev": lambda world: graded_pairs(world, "dev"),
     "toy": lambda world: make_toy_task(),
+    CASED: lambda world: cased_texts.make_pair_task(),
+    CASED_DEV: lambda world: cased_texts.make_dev_task(),
+}
+_EMBEDDED_TRANSFER: dict[str, Callable[[World], list[LabelledTask]]] = {
+    MINI_TRANSFER: draw_transfer_tasks,
+    CASED_TRANSFER: lambda world: [cased_texts.make_transfer_task()],
 }
 
 MINI_SUITES = frozenset({"mini", "mini-dev", MINI_TRANSFER, MINI_CONTRAST, MINI_EVALRANK, *MTEB_SUITES})
-TRANSFER_SUITES = frozenset({"transfer7", "transfer8", MINI_TRANSFER})
+TRANSFER_SUITES = frozenset({"transfer7", "transfer8", *_EMBEDDED_TRANSFER})
 RANK_SUITES = frozenset({EVALRANK, MINI_EVALRANK})
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -148,7 +176,7 @@ def load_suite(
     if name not in SUITES.names() and Path(name).is_file():
         raise InputError(f"unknown suite '{name}'", where=where, hint=f"a file of pairs is local:{name}")
     suite = SUITES.get(CONTRAST if is_contrast(name) and name not in SUITES.names() else name, where=where)
-    if name == MINI_TRANSFER or name in RANK_SUITES or is_contrast(name):
+    if name in _EMBEDDED_TRANSFER or name in RANK_SUITES or is_contrast(name):
         what = f"suite '{name}' holds {suite.tasks[0]}, which is not a sentence-pair task"
         raise InputError(what, where=where)
     if suite.embedded:
@@ -185,8 +213,8 @@ def make_pair_task(name: str, rows: Sequence[Sequence[str]]) -> PairTask:
 
 def load_transfer(name: str, source: DataSource = NO_FOLDER) -> list[LabelledTask]:
     """Read and check all tasks of one of TRANSFER_SUITES; the DataError names every damaged task."""
-    if name == MINI_TRANSFER:
-        return draw_transfer_tasks(source.world)
+    if name in _EMBEDDED_TRANSFER:
+        return _EMBEDDED_TRANSFER[name](source.world)
     root = _find_data_root(name, source.folder, "transfer7")
     tasks, faults, names = list[LabelledTask](), list[str](), SUITES.get(name).tasks
     for task_id in names:

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.config.profiles import Profile
 from bench.config.run_spec import RunSpec
 from bench.data import lock_files
+from bench.data.cased.texts import make_training_text
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.data_source import ALL_COPIES, COPIES, DEFAULT_SEED, DataSource
 from bench.data.labelled_pairs import read_pairs
@@ -128,6 +129,8 @@ def _read_texts(spec: RunSpec, source: DataSource, profile: Profile, who: str) -
     elif uses_world(profile):
         corpus = training_text(source.world)
         copies = {copy: training_copy(source.world, copy) for copy in COPIES}
+    elif has_embedded_text(profile):
+        corpus = make_training_text()
     else:
         corpus = profile_corpus(profile, source.folder, who, spec.dev or profile.dev)
     copies |= {name: read_copy(path, corpus, where=f"--copy {name}={path}") for name, path in spec.copies}
@@ -282,6 +285,11 @@ def _add_sick(training: TrainingData, spec: RunSpec, profile: Profile) -> Traini
 def uses_world(profile: Profile) -> bool:
     """Check whether the profile's training text comes from the mini world."""
     return "world" in profile.corpus
+
+
+def has_embedded_text(profile: Profile) -> bool:
+    """Check whether the program holds the profile's training text, so that no file is needed."""
+    return "file" not in profile.corpus
 
 
 def check_world_seed(spec: RunSpec, profile: Profile, suites: Sequence[str]) -> None:

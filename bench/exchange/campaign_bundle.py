@@ -18,6 +18,7 @@ from bench.config import profiles
 from bench.config import sweep_manifest as manifest
 from bench.config.profiles import DEFAULT
 from bench.config.run_spec import Plugin
+from bench.data.cased.texts import EMBEDDED_TEXT
 from bench.data.suites import SUITES
 from bench.errors import BenchError, DataError, InputError, NewerRecordError
 from bench.eval.recomputation import load_sound_records
@@ -253,7 +254,7 @@ def list_requirements(records: Sequence[RunRecord]) -> tuple[tuple[str, str], ..
         pairs = [text for stage in stages if "pairs" in (text := stage.get("text") or {})]
         seed = (record.world or {}).get("seed")
         for text in (record.training.get("corpus"), *pairs):
-            if text and text.get("name") not in (f"mini-{seed}.txt", f"mini-{seed}-pairs.tsv"):
+            if text and text.get("name") not in (f"mini-{seed}.txt", f"mini-{seed}-pairs.tsv", EMBEDDED_TEXT):
                 what, option = ("pairs", "--pairs") if "pairs" in text else ("training text", "--corpus")
                 needs[f"{what} {_format_name(text)}", option] = None
         if record.suite not in SUITES.names() or not SUITES.get(record.suite).embedded:

@@ -18,7 +18,7 @@ from bench.data.data_source import data_folder
 from bench.data.lock_files import lock_file
 from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
 from bench.data.suites import MINI_SUITES, SUITES
-from bench.data.training_data import copy_files, uses_world
+from bench.data.training_data import copy_files, has_embedded_text
 from bench.errors import BenchError, InputError
 from bench.execution.encoder_builder import make_cell_backbones
 from bench.execution.record_probes import find_probe_suite
@@ -164,7 +164,7 @@ def _text_files(plan: Plan) -> Iterator[tuple[Path, str]]:
     for path, folder, _ in _command_texts(plan):
         yield from ((file, f"{folder}/{file.name}") for file in _companion_files(path))
     profile = profiles.load_profile(spec.profile)
-    if data is None or uses_world(profile):
+    if data is None or has_embedded_text(profile):
         return
     wanted = {
         "file": spec.corpus is None and names != {PAIRS},

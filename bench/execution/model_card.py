@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from bench.data.rank_task import RankTask
-from bench.data.suites import MINI_SUITES
+from bench.data.suites import CASED, CASED_DEV, CASED_TRANSFER, MINI_SUITES
 from bench.data.tasks import LabelledTask
 from bench.eval.mteb_scores import metric_name
 from bench.eval.mteb_tasks import MtebTask
@@ -48,7 +48,7 @@ _OF_MTEB |= dict.fromkeys(("Classification", "PairClassification"), _CLASSIFICAT
 _OF_MTEB |= {"Retrieval": _RETRIEVAL[0], "Reranking": "text-ranking"}
 _METRICS = {"spearman": ("spearman_cosine", "Spearman Cosine"), "mrr": ("mrr", "MRR")}
 """Type and name as in the cards of sentence-transformers; other metrics use bench's name."""
-_SYNTHETIC = frozenset({*MINI_SUITES, "toy"})
+_SYNTHETIC = frozenset({*MINI_SUITES, "toy", CASED, CASED_DEV, CASED_TRANSFER})
 
 
 def build_model_index(

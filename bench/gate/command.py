@@ -82,6 +82,11 @@ class _Judgement(NamedTuple):
 @strict_option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
 @strict_option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
 @strict_option(
+    "--allow-versions",
+    is_flag=True,
+    help="With --strict: pass on other versions, where only averages of trained cells are compared.",
+)
+@strict_option(
     "--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by."
 )
 @level_option("Of the intervals, together.")
@@ -119,8 +124,8 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
     as before? Cells run in a temporary folder. --results compares existing records, --encoder an encoder.
 
     Exit codes: 0 passed; 1 an average fell by more than the tolerance and its seeds or items show it, scores
-    of stored predictions changed, with --strict any number that was due to be equal, or a cell failed or is
-    missing; 2 bad input; 3 other specifications or data.
+    of stored predictions changed, with --strict any number that was due to be equal or a version, or a cell
+    failed or is missing; 2 bad input; 3 other specifications or data.
     """
     _check_options(options)
     from bench.config.method_ids import parse_seeds
@@ -153,9 +158,10 @@ def _check_options(options: dict[str, Any]) -> None:
         (options["encoder"] is None, ("suites", "profile"), "is for --encoder"),
         (options["results"] is not None, ("keep",), "is for cells that are trained again, not for --results"),
         (not options["update"], ("why", "keep", "yes"), "is for --update"),
+        (not options["strict"], ("allow_versions",), "is for --strict"),
         (options["update"], ("seeds",), "is not for --update: a cell's seeds are replaced together"),
     )
-    flags = {"keep": "--keep-encoders", "suites": "--suite"}
+    flags = {"keep": "--keep-encoders", "suites": "--suite", "allow_versions": "--allow-versions"}
     for asked, names, what in together:
         for name in (name for name in names if asked and options[name]):
             raise InputError(f"{flags.get(name, f'--{name}')} {what}", where="bench check")
@@ -197,6 +203,7 @@ def _judge_records(
     asked = GateQuestions(
         *(reference, data, options["tolerance"] / SCALE, options["level"], options["strict"]),
         all=options["update"],
+        allow_versions=options["allow_versions"],
         run=execute_plan,
     )
     if options["results"] is not None:

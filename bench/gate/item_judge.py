@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from bench.comparison.item_bootstrap import list_task_names
 from bench.errors import DataError
-from bench.gate.divergence import CLOSE, REPEATS, have_same_versions
+from bench.gate.divergence import CLOSE, REPEATS
 from bench.gate.drops import cell_key
 from bench.gate.judge import correct_drops
 from bench.gate.verdict import AVERAGE, POWER, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
@@ -196,7 +196,7 @@ def _find_changed_stage(pair: ItemPair) -> str | None:
     then, now = pair.then, pair.now
     if now is None or not pair.same_weights:
         return None
-    if not pair.same_machine and (not have_same_versions(then, now) or pair.is_close):
+    if not pair.same_machine and pair.is_close:
         return None
     if then.predictions == now.predictions:
         return "scores"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from bench.errors import DataError, NotComparableError
-from bench.gate.divergence import find_first_change
+from bench.gate.divergence import find_first_change, find_version_differences
 from bench.gate.drops import (
     Sides,
     average_cells,
@@ -21,7 +21,7 @@ from bench.gate.drops import (
     smallest_detectable_drop,
     sort_records_by_seed,
 )
-from bench.gate.verdict import AVERAGE, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
+from bench.gate.verdict import AVERAGE, BAD, CellVerdict, Drop, Gate, Key, Question, Status, cell_name
 from bench.records.fingerprint import (
     GATED,
     JUDGED,
@@ -43,6 +43,7 @@ def judge(
     level: float = 0.95,
     repeated: bool = False,
     strict: bool = False,
+    allow_versions: bool = False,
     moved: Mapping[RecordPlace, float] | None = None,
 ) -> Gate:
     """Compare new records, failed ones among them, with the finished records of a reference.
@@ -58,7 +59,8 @@ def judge(
     (Holm over all of them); verdicts ignore them.
 
     If a cell passes although its numbers changed where equal ones were due (:mod:`bench.gate.divergence`),
-    its verdict names the first stage, and it fails a strict gate.
+    its verdict names the first stage, and it fails a strict gate. So does a seeded cell of other versions,
+    whose training is judged by averages only, unless ``allow_versions``.
     """
     then, now = _group_by_cell(reference), _group_by_cell(new)
     cells: dict[Key, CellVerdict] = {}
@@ -80,6 +82,9 @@ def judge(
     for key, verdict in decided.items():
         if key in compared and key in then:
             verdict = _add_first_change(verdict, compared[key], moved or {}, strict)
+        if key in then and then[key][0].seed is not None:
+            versions = find_version_differences(then[key], _select_finished(now[key]))
+            verdict = _add_versions(verdict, versions, fails=strict and not allow_versions)
         cells[key] = verdict
     average = cells.pop(overall[0]) if overall is not None else None
     ordered = tuple(replace(cells[key], question=choose_question(then[key])) for key in sorted(cells))
@@ -265,6 +270,13 @@ def _add_first_change(
         reason = f"no similarity moved by more than {accepted:.1g}, as close as another CPU comes"
         return replace(cell, status=Status.EQUAL, reasons=(*_name_unused_seeds(sides), reason))
     return cell
+
+
+def _add_versions(cell: CellVerdict, versions: tuple[str, ...], *, fails: bool) -> CellVerdict:
+    """Add other versions, which fail a strict gate that doesn't allow them."""
+    passes = cell.status not in BAD
+    status = Status.UNVERIFIED if versions and fails and passes else cell.status
+    return replace(cell, status=status, versions=versions)
 
 
 def _explain_missing_interval(sides: Sides) -> Iterator[str]:

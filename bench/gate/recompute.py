@@ -97,6 +97,7 @@ class GateQuestions:
     level: float
     strict: bool
     all: bool
+    allow_versions: bool = field(kw_only=True, default=False)
     run: Callable[[Plan], object] = field(repr=False)
 
     def repeat(
@@ -141,6 +142,7 @@ class GateQuestions:
             level=self.level,
             repeated=repeated,
             strict=self.strict,
+            allow_versions=self.allow_versions,
             moved=measure_similarity_changes(self.reference, source, then, new),
         )
         broken = {cell.key for cell in gate.having(*BROKEN)}  # such a cell is no new reference

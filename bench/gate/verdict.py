@@ -11,9 +11,9 @@ from bench.errors import NotComparableError
 AVERAGE = "avg"
 Status = StrEnum(
     "Status",
-    ("EQUAL", "OK", "IMPROVED", "NEW", "UNCLEAR", "CHANGED", "REGRESSION", "FAILED", "MISSING", "DIFFERENT"),
+    "EQUAL OK IMPROVED NEW UNCLEAR CHANGED UNVERIFIED REGRESSION FAILED MISSING DIFFERENT",
 )
-BAD = (Status.REGRESSION, Status.CHANGED, Status.FAILED, Status.MISSING)
+BAD = (Status.REGRESSION, Status.CHANGED, Status.UNVERIFIED, Status.FAILED, Status.MISSING)
 BROKEN = (Status.FAILED, Status.MISSING)
 """Statuses without a result; such a cell cannot become the reference."""
 
@@ -79,11 +79,13 @@ class CellVerdict:
     Args:
         status: "equal" (to the last bit, or as close as another CPU comes), "new" (an encoder for the
             reference), "unclear" (an insignificant drop above the tolerance), "changed" (other numbers where
-            equal ones were due), "different" (incomparable).
+            equal ones were due), "unverified" (versions differ, so a strict gate can't tell),
+            "different" (incomparable).
         drops: By task, "avg" the last.
         limit: The largest drop that the reference's own spread over seeds explains, if known.
         stage: The first stage with other numbers than due: "training of sub1", "similarities", "scores".
         sees: The smallest true drop that would fail with a chance of ``POWER``, in the metric's unit.
+        versions: Versions and settings that differ, so that only averages of a trained cell are compared.
     """
 
     key: Key
@@ -97,6 +99,7 @@ class CellVerdict:
     question: Question = Question.RETRAIN
     stage: str | None = None
     sees: float | None = None
+    versions: tuple[str, ...] = ()
 
     @property
     def average(self) -> Drop | None:
@@ -130,7 +133,7 @@ class Gate:
         tolerance: Accepted drop of a cell's average, in the metric's unit.
         tested: Cells with a test or a limit, each at the level 1 - (1 - level) / tested.
         repeated: True if the new records repeat the reference's specification.
-        strict: True if other numbers than due fail.
+        strict: True if other numbers than due fail, and other versions unless they are allowed.
         overall: The average over at least two cells that were trained again, of their common seeds.
         build: Known "date", "bench" and "commit", for the history.
         rescored: Records of the reference with the same scores from their predictions.

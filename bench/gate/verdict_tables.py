@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
@@ -18,6 +19,7 @@ from bench.stats.difference_test import PAIRED, WELCH
 WORDS = {status: status.upper() if status in BAD else str(status) for status in Status}
 WORDS[Status.DIFFERENT] = "NOT COMPARABLE"
 ACCEPT = "bench check --update --why TEXT accepts it"
+PIN = "install the reference's versions; --allow-versions passes it as it is"
 FORMAT = 2
 """Of the JSON; 1 had no questions."""
 _WITHOUT = {Status.FAILED: "failed", Status.MISSING: "is missing", Status.DIFFERENT: "isn't the reference's"}
@@ -63,18 +65,43 @@ def select_headline_cells(gate: Gate) -> tuple[CellVerdict, ...]:
 def describe_gate(gate: Gate) -> str:
     """Return the verdict in one line; it counts cells, and names a failed average over them."""
     head, cells = format_headline(gate), select_headline_cells(gate)
+    unseen = describe_unseen(gate)
     if not cells:
-        return head
+        return "; ".join(filter(None, (head, unseen)))
     if cells[0].status is Status.DIFFERENT:
         different = "; ".join(map(describe_cell_verdict, gate.having(Status.DIFFERENT)))
         bad = "; ".join(map(describe_cell_verdict, gate.having(*BAD)))
         return f"NOT COMPARABLE: {different}" + (f"; FAILED too: {bad}" if bad else "")
     if cells[0].status is Status.UNCLEAR:
-        return "; ".join((head, *map(describe_cell_verdict, cells)))
+        return "; ".join(filter(None, (head, *map(describe_cell_verdict, cells), unseen)))
     changed = sum(cell.status is Status.CHANGED for cell in cells)
-    verdicts = "; ".join(describe_cell_verdict(cell, hint=changed == 1) for cell in cells)
-    several = "; if the changes are meant, bench check --update --why TEXT accepts them" * (changed > 1)
-    return f"{head}: {verdicts}{several}"
+    named = [cell for cell in cells if cell.status is not Status.UNVERIFIED]
+    verdicts = [describe_cell_verdict(cell, hint=changed == 1) for cell in named]
+    several = ["if the changes are meant, bench check --update --why TEXT accepts them"] * (changed > 1)
+    versions = [unseen] if unseen else []
+    return f"{head}: {'; '.join((*verdicts, *several, *versions))}"
+
+
+def describe_unseen(gate: Gate) -> str:
+    """Return what the gate can't see with other versions, in one line; "" where it sees everything."""
+    cells = [cell for cell in gate.cells if cell.versions]
+    if not cells:
+        return ""
+    versions = "; ".join(dict.fromkeys(line for cell in cells for line in cell.versions))
+    names = ", ".join(cell_name(cell.key) for cell in cells)
+    text = f"other versions ({versions}) leave only the averages of trained cells to compare: in {names} "
+    text += f"a change that costs less than {_describe_sight(cells)} passes unseen"
+    if any(cell.status is Status.UNVERIFIED for cell in cells):
+        text += f"; {PIN}"
+    return replace_unprintable(text)
+
+
+def _describe_sight(cells: Sequence[CellVerdict]) -> str:
+    """Return the smallest drops that cells of other versions show, from the best guarded to the worst."""
+    seen = sorted({format_score(cell.sees) for cell in cells if cell.sees is not None}, key=float)
+    if not seen:
+        return "the tolerance"
+    return f"{seen[0]} points" if len(seen) == 1 else f"{seen[0]} to {seen[-1]} points"
 
 
 def describe_cell_verdict(cell: CellVerdict, *, hint: bool = True) -> str:
@@ -88,6 +115,9 @@ def describe_cell_verdict(cell: CellVerdict, *, hint: bool = True) -> str:
     scores = f"from {format_score(average.reference)} to {format_score(average.new)}"
     if cell.status in _WITHOUT:
         return replace_unprintable(f"{name} {_WITHOUT[cell.status]}: {why}, {scores}")
+    if cell.status is Status.UNVERIFIED:
+        text = f"{name} isn't verified: {'; '.join(cell.versions)}, {scores}"
+        return replace_unprintable(f"{text}: {PIN}" if hint else text)
     if cell.status is Status.EQUAL:
         text = f"equal: {why}" if why else "equal to the last bit"
         return replace_unprintable(f"{name} is {text}, {format_score(average.reference)}")
@@ -167,6 +197,8 @@ def collect_gate_notes(gate: Gate) -> tuple[str, ...]:
         if all(cell.question is Question.ITEMS for cell in blind):
             advice = "More items help"
         notes.append(f"Hardly guarded, as smaller drops than this may pass: {named}. {advice}.")
+    if unseen := describe_unseen(gate):
+        notes.append(f"{unseen[0].upper()}{unseen[1:]}.")
     for cell in gate.verdicts:
         if cell.reasons and (cell.status in _SHOWN or cell.drops):
             notes.append(f"{cell_name(cell.key)}: {'; '.join(cell.reasons)}.")
@@ -198,7 +230,8 @@ def _describe_rules(gate: Gate) -> list[str]:
     if gate.strict:
         rules.append(
             "strict: numbers that changed where equal ones were due fail too, also for the better. Due are "
-            "equal bytes on equal versions and CPU, elsewhere numbers as close as another CPU comes."
+            "equal bytes on equal versions and CPU, elsewhere numbers as close as another CPU comes. "
+            "Trained cells of other versions fail without --allow-versions."
         )
     if words := [_TESTS[test] for test in _TESTS if test in tests]:
         held = f"all at once with {gate.level:.0%} confidence (Bonferroni over {gate.tested} that changed)"
@@ -267,7 +300,7 @@ def format_seed_counts(cell: CellVerdict) -> str:
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters outside XML 1.0."""
-_FELL = (Status.REGRESSION, Status.CHANGED)
+_FELL = (Status.REGRESSION, Status.CHANGED, Status.UNVERIFIED)
 _BROKEN = (Status.FAILED, Status.MISSING, Status.DIFFERENT)
 
 

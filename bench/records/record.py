@@ -218,7 +218,7 @@ def last_stages(record: RunRecord) -> Stages:
 
 _ASKED = ("key", "version", "text", "settings", "numerics", "precision", "ranks")
 """Settings of a stage."""
-_LATER = ("loss_curve",)  # measurements that older records lack
+_LATER = ("loss_curve", "gradient_norms")  # measurements that older records lack
 
 
 def is_same_measurement(then: RunRecord, now: RunRecord) -> bool:

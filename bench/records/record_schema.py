@@ -28,6 +28,7 @@ _STAGE = Block(
         "settings": _ANY,
         "text": Block(_each(is_text, "name", "sha256"), {"paired": schema.is_boolean, "pairs": is_count}),
         "mean_cls_norm": ListOf(is_number),
+        "gradient_norms": ListOf(Maybe(is_number)),
         "selected_dev": Maybe(is_number),
     },
 )

@@ -22,6 +22,8 @@ from bench.training.randomness import generator
 from bench.training.two_phase_step import Objective, as_objective, compile_device_half, prepare_steps
 
 State = dict[str, Tensor]
+FIRST_STEPS = 10
+"""Steps whose gradient norms are recorded."""
 DevScore = Callable[[], float]
 
 
@@ -64,6 +66,8 @@ class TrainResult:
     # of each dev evaluation: step, loss and rate of that step, its gradient's norm before clipping (None
     # without clipping), and the score as "dev"
     evaluations: tuple[Mapping[str, Any], ...] = ()
+    # of the first steps, before clipping; None for an infinite one, empty without clipping
+    norms: tuple[float | None, ...] = ()
 
 
 def order_batches(
@@ -131,6 +135,8 @@ def train(
             sentences, prepared = next(steps)
             reading = stepper.take(step, prepared)
             history.trained(step, sentences, reading.value(), begin, halves.why_not_finite)
+            if step <= FIRST_STEPS and stepper.norm is not None:
+                history.clipped(float(stepper.norm))
             if step % settings.eval_every == 0:
                 norm = None if stepper.norm is None else _Reading(stepper.norm)
                 history.evaluated(step, _evaluate_dev(module, dev_score), norm, begin)
@@ -192,6 +198,7 @@ class _History:
         self.step_seconds: list[float] = []
         self.dev_seconds: list[float] = []
         self.evaluations: list[Mapping[str, Any]] = []
+        self.norms: list[float | None] = []
 
     def trained(
         self, step: int, sentences: int, loss: float, begin: float, why: Callable[[], str | None]
@@ -205,6 +212,10 @@ class _History:
         self.sentences += sentences
         self.step_seconds.append(time.perf_counter() - begin)
         self._report({**self._step_facts(step), "steps": self._settings.steps})
+
+    def clipped(self, norm: float) -> None:
+        """Record the norm of a step's gradient before clipping."""
+        self.norms.append(norm if math.isfinite(norm) else None)
 
     def _step_facts(self, step: int) -> dict[str, Any]:
         return {"step": step, "loss": self.losses[-1], "rate": learning_rate(self._settings, step)}
@@ -232,6 +243,7 @@ class _History:
             _mean(self.step_seconds[1:] or self.step_seconds),
             _mean(self.dev_seconds),
             tuple(self.evaluations),
+            tuple(self.norms),
         )
 
 

@@ -274,7 +274,7 @@ def _write_results(
 
 
 def _describe_result(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
-    return {
+    facts = {
         "steps": len(result.losses),
         "sentences_seen": result.sentences,
         "dev_curve": [[step, score] for step, score in result.curve],
@@ -286,3 +286,6 @@ def _describe_result(result: TrainResult, cpu_seconds: float) -> dict[str, Any]:
         "step_seconds": result.step_seconds,
         "dev_seconds": result.dev_seconds,
     }
+    if result.norms:
+        facts["gradient_norms"] = list(result.norms)
+    return facts

@@ -237,3 +237,6 @@ def _check_curves(stage: Mapping[str, Any]) -> Iterator[str]:
         yield f"its loss curve ends at step {losses[-1]}, and it has {steps}"
     if len(losses) == steps and losses and stage.get("last_loss") != stage["loss_curve"][-1][1]:
         yield "its last loss is not that of its loss curve"
+    norms = stage.get("gradient_norms", ())
+    if len(norms) > steps or any(norm is not None and norm < 0 for norm in norms):
+        yield f"its gradient norms are not those of its first steps, of {steps}"

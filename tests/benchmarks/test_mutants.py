@@ -63,7 +63,7 @@ def test_there_are_errors_of_every_kind(scripts: SimpleNamespace) -> None:
     assert {"pooling", "tokenisation", "truncation", "precision"} <= {each.group for each in mutations}
     assert {"loss", "temperature", "dropout", "queue", "EMA reversed"} <= {each.group for each in mutations}
     assert {"seed ignored", "checkpoint reversed", "batch order"} <= {each.group for each in mutations}
-    questions = {"rescore", "recompute", "retrain", "refused"}
+    questions = {"rescore", "recompute", "retrain", "refused", "unseen"}
     assert {each.expected for each in mutations} == questions
 
 

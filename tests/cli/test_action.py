@@ -94,6 +94,7 @@ HOSTILE = "$(touch pwned)`touch pwned`\"; touch pwned; '\\"
         ({"reference": "", "workers": ""}, []),
         ({"reference": "origin/main", "strict": "true", "tolerance": "0.2", "workers": "4"},
          ["--reference=origin/main", "--tolerance=0.2", "--workers=4", "--strict"]),
+        ({"strict": "true", "allow-versions": "true"}, [*DEFAULT, "--strict", "--allow-versions"]),
         ({"plugin": "a b.py\n\nmine.py", "methods": "untrained,mine[k=1]"},
          ["--reference=results/reference", "--methods=untrained,mine[k=1]", "--plugin=a b.py",
           "--plugin=mine.py", "--workers=2"]),
@@ -141,6 +142,8 @@ def test_a_use_that_fails_keeps_nothing_of_the_one_before(tmp_path: Path, strict
     if not bench:
         facts = ("::error title=bench check::strict", "true", "false")
         assert (missing_facts(runner.output, *facts), runner.called("bench")) == ([], [])
+        assert runner.run({"strict": "true", "allow-versions": strict}) == 2
+        assert not missing_facts(runner.output, "::error title=bench check::allow-versions")
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])

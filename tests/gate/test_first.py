@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from bench.gate.divergence import CLOSE, LOSSES, REPEATS, find_first_change
+from bench.gate.divergence import CLOSE, LOSSES, REPEATS, find_first_change, find_version_differences
 from bench.gate.judge import judge
 from bench.gate.verdict import CellVerdict, Question, Status
+from bench.gate.verdict_tables import describe_gate, format_gate_text
 from bench.records.record import RunRecord
 from tests.support.campaigns import make_record
 from tests.support.gate_records import one
@@ -74,6 +75,93 @@ def test_a_seed_repeats_on_another_cpu_with_equal_versions_alone() -> None:
     assert find_first_change([(record(), record(0.6, **CPU, **near_loss))], {}) == (None, None)
     assert find_first_change([(record(), record(far, **CPU, **moved))], {})[0] == "training of sub1"
     assert find_first_change([(record(), record(far, **CPU, **VERSION))], {}) == (None, None)
+
+
+COURSE: dict[str, Any] = {
+    "dev_curve": [[4, 0.5], [8, 0.6], [12, 0.55]],
+    "selected_dev": 0.6,
+    "loss_curve": [[1, 3.0], [2, 2.5], [12, 1.0]],
+    "gradient_norms": [4.0, None],
+    "last_loss": 1.0,
+}
+
+
+def course(**changes: Any) -> dict[str, Any]:
+    """The stages of a record whose only stage has measurements of its course."""
+    return {"training": {"stages": {"simcse": {**COURSE, **changes}}}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"selected_dev": 0.6 + 1.1 * REPEATS},  # chosen on other pairs
+        {"dev_curve": [[4, 0.5 + 1.1 * REPEATS], [8, 0.6], [12, 0.55]]},
+        {"dev_curve": [[4, 0.5], [8, 0.6]]},
+        {"loss_curve": [[1, 3.0], [2, 2.5 * (1 + 1.1 * LOSSES)], [12, 1.0]]},
+        {"gradient_norms": [8.0, None]},  # a loss x 2, which clipping hides from weights and losses
+        {"gradient_norms": [4.0, 4.0]},
+        {"gradient_norms": [4.0]},
+    ],
+)
+def test_the_course_of_a_training_repeats_on_another_cpu(changes: dict[str, Any]) -> None:
+    then, now = record(**course()), record(**course(**changes), **CPU)
+    assert find_first_change([(then, now)], {}) == ("training of simcse", None)
+    found = cell([then], [now])
+    assert (found.status, found.stage) == (Status.CHANGED, "training of simcse")
+
+
+def test_the_course_may_move_as_hardware_moves_it_and_older_records_lack_norms() -> None:
+    near = course(
+        dev_curve=[[4, 0.5 - 0.9 * REPEATS], [8, 0.6], [12, 0.55]],
+        loss_curve=[[1, 3.0 * (1 - 0.9 * LOSSES)], [2, 2.5], [12, 1.0 + 0.5 * LOSSES]],
+        gradient_norms=[4.0 * (1 + 0.9 * LOSSES), None],
+    )
+    then = record(**course())
+    assert find_first_change([(then, record(**near, **CPU))], {}) == (None, None)
+    older = course()
+    del older["training"]["stages"]["simcse"]["gradient_norms"]
+    for changes in ({}, CPU):
+        assert find_first_change([(record(**older), record(**course(), **changes))], {}) == (None, None)
+
+
+def test_a_strict_gate_fails_other_versions_unless_they_are_allowed() -> None:
+    then = [record(0.6 + seed / 1000, seed) for seed in (1, 2, 3)]
+    for value in (0.6, 0.6002, 0.62):  # equal, moved and improved
+        now = [record(value + seed / 1000, seed, **VERSION) for seed in (1, 2, 3)]
+        gates = {
+            "strict": judge(then, now, strict=True),
+            "allowed": judge(then, now, strict=True, allow_versions=True),
+            "plain": judge(then, now),
+        }
+        for name, gate in gates.items():
+            assert gate.exit_code == (name == "strict")
+            assert (one(gate).status is Status.UNVERIFIED) == (name == "strict")
+            assert one(gate).versions == ("torch then 2, now 3",)
+            facts = ("torch then 2, now 3", "only the averages", "points passes unseen")
+            for said in (describe_gate(gate), format_gate_text(gate)):
+                assert not missing_facts(" ".join(said.split()), *facts)
+                assert ("--allow-versions passes" in said) == (name == "strict")
+
+
+def test_other_versions_excuse_no_regression_and_leave_untrained_cells_alone() -> None:
+    then, now = [record()], [record(0.5, **VERSION)]
+    assert cell(then, now, allow_versions=True).status in (Status.REGRESSION, Status.UNCLEAR)
+    fell = [record(0.5 + seed / 1000, seed, **VERSION) for seed in (1, 2, 3)]
+    assert cell([record(0.6 + seed / 1000, seed) for seed in (1, 2, 3)], fell).status is Status.REGRESSION
+    then, now = [record(seed=None)], [record(0.6000001, None, **VERSION)]
+    found = cell(then, now, moved={then[0].place: 3e-7})
+    assert (found.status, found.versions) == (Status.EQUAL, ())
+
+
+def test_builds_and_patches_of_a_version_are_hardware() -> None:
+    def made(torch: str, python: str) -> RunRecord:
+        versions = {"versions": {"torch": torch}, "python": python, "device": "cpu", "threads": 1}
+        return record(provenance=versions)
+
+    then = made("2.13.0+cpu", "3.11.7")
+    assert find_version_differences([then], [made("2.13.0", "3.11.14")]) == ()
+    assert len(find_version_differences([then], [made("2.13.1+cpu", "3.12.0")])) == 2
+    assert len(find_version_differences([then], [record()])) == 2  # Python is unknown there
 
 
 def cell(then: list[RunRecord], now: list[RunRecord], **settings: Any) -> CellVerdict:

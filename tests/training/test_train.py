@@ -23,7 +23,7 @@ from bench.execution.stage_cache import StageCache
 from bench.plan.job import assign_stage_keys
 from bench.stages import Stage, StageSpec
 from bench.training.batch_encoding import pooled_states
-from bench.training.loop import TrainSettings, learning_rate, order_batches, train
+from bench.training.loop import FIRST_STEPS, TrainSettings, learning_rate, order_batches, train
 from bench.training.randomness import generator, own_random_state, stream_seed, use_deterministic_kernels
 from bench.training.two_phase_step import Objective, WholeStep, as_objective, prepare_steps
 from tests.support.stages import ensure
@@ -128,7 +128,11 @@ def test_who_watches_hears_of_every_step_and_of_every_evaluation_the_norm_before
         assert (news["step"], news["dev"], news["loss"]) == (step, score, plain.losses[step - 1])
         # the loss is (w - 3)^2, its gradient 2 (w - 3)
         assert news["gradient_norm"] == pytest.approx(2 * news["loss"] ** 0.5)
-    assert run_toy([0.5] * 3, replace(SETTINGS, clip=0.0)).evaluations[0]["gradient_norm"] is None
+    assert watched.norms == pytest.approx([2 * loss**0.5 for loss in plain.losses])
+    unclipped = run_toy([0.5] * 3, replace(SETTINGS, clip=0.0))
+    assert (unclipped.evaluations[0]["gradient_norm"], unclipped.norms) == (None, ())
+    long = run_toy([0.5] * 10, replace(SETTINGS, steps=20))
+    assert len(long.norms) == FIRST_STEPS
 
 
 def test_the_strictly_best_checkpoint_is_kept() -> None:

@@ -74,7 +74,7 @@ _PROFILE = _closed(
         "summary": is_label,
         "suites": ListOf(is_label),
         "backbone": OneOf((_closed({"name": is_label, "hub": is_label}), _PACKAGED, _PRETRAINED)),
-        "corpus": OneOf((_closed({"world": is_label}), _CORPUS_FILES)),
+        "corpus": OneOf((_closed({"world": is_label}), _closed({"embedded": is_label}), _CORPUS_FILES)),
         "dev": is_label,
     },
     {
@@ -98,7 +98,8 @@ class Profile:
     "made" is then the outcome for the committed records: sha256 of "weights", [step, "loss"] rows and
     "masked_accuracy".
 
-    ``corpus`` holds "world" for the mini world's text. Otherwise it holds "file" and perhaps "sick" (SICK's
+    ``corpus`` holds "world" for the mini world's text, "embedded" for another of the program's own (see
+    :mod:`bench.data.cased.texts`). Otherwise it holds "file" and perhaps "sick" (SICK's
     unlabelled sentences), "pairs" (labelled pairs or triplets) and "copies" (file of each round-trip
     translated copy), all below the data folder, and "exclude_lines" (first and last, from 1).
     """
