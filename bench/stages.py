@@ -68,6 +68,7 @@ class StageContext:
         partners: Translations of the sentences for a paired text, their positives for pairs, otherwise empty.
         negatives: Hard negatives of the sentences for pairs that have them, otherwise empty.
         needs: Requirements for the backbone, see :class:`bench.method_card.Need`.
+        checkpoint: File for the state of a long training, from which a killed one goes on.
     """
 
     config: Mapping[str, OptionValue]
@@ -87,6 +88,7 @@ class StageContext:
     report: Report | None = None
     negatives: Sequence[str] = ()
     needs: frozenset[str] = frozenset()
+    checkpoint: Path | None = None
 
 
 @dataclass(frozen=True)

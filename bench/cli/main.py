@@ -184,8 +184,10 @@ def _print_error(error: Exception, cause: BaseException | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, click.Abort):
-        click.echo("interrupted; finished cells are kept, repeat the command to resume", err=True)
-        return TerminatedError.exit_code if isinstance(cause or error.__cause__, TerminatedError) else 130
+        cause = cause or error.__cause__
+        notes = getattr(cause, "__notes__", ["finished cells are kept, repeat the command to resume"])
+        click.echo(f"interrupted; {notes[0]}", err=True)
+        return TerminatedError.exit_code if isinstance(cause, TerminatedError) else 130
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return 2

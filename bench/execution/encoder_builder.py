@@ -60,9 +60,14 @@ def make_backbone(model: ModelFolder) -> ModelFolder:
 def _run_pretraining(model: RecipeModel) -> None:
     words = [*model.command, "--out", str(model.path)]
     command = [sys.executable, "-m", "bench", *words]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
-    if done.returncode:
-        what = f"the backbone can't be made: exit code {done.returncode}"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:  # noqa: S603
+        try:
+            code = running.wait()
+        except BaseException:
+            running.terminate()  # it ends with a checkpoint, for which leaving the block waits
+            raise
+    if code:
+        what = f"the backbone can't be made: exit code {code}"
         hint = f"for its error message, run: bench {' '.join(words)}"
         raise CellFailedError(what, where=model.name, hint=hint)
 
@@ -273,6 +278,7 @@ class EncoderBuilder:
             report=self.report,
             negatives=text.negatives,
             needs=cell.needs,
+            checkpoint=self.cache.checkpoint(stage),
         )
 
     def _check_models(self) -> None:
