@@ -14,6 +14,7 @@ from tests.faults.runs import LONG, LONG_PRETRAIN, STARTED, Work
 from tests.faults.scripts import Parts, Target, rounds, script
 
 _CODES = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
+_SHARE = 0.6  # of an undisturbed command's time: what goes on has less to do
 _KINDS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -26,7 +27,7 @@ def resume(folder: Path, work: Work, kills: int, *, seed: int = 1, workers: int 
         started = target.start()
         started.wait_for(target.folder / STARTED)
         number = _KINDS[rng.integers(len(_KINDS))]
-        time.sleep(rng.uniform(0, target.seconds))
+        time.sleep(rng.uniform(0, _SHARE * target.seconds))
         started.signal(number)
         done = started.wait()
         resumed["resumed from a checkpoint"] += done.error.count("resumed after step")
@@ -42,7 +43,7 @@ def resume(folder: Path, work: Work, kills: int, *, seed: int = 1, workers: int 
 
 def everything(folder: Path, options: dict[str, int]) -> Parts:
     kills, seed = options["kills"], options["seed"]
-    for work, workers, share in ((LONG, 1, 40), (LONG, 2, 20), (LONG_PRETRAIN, 1, 40)):
+    for work, workers, share in ((LONG, 1, 35), (LONG, 2, 15), (LONG_PRETRAIN, 1, 50)):
         part = f"{work.name}, {workers} workers" if work is LONG else work.name
         count = -(-kills * share // 100)
         yield part, resume(folder / part.replace(" ", "-"), work, count, seed=seed, workers=workers)
