@@ -21,6 +21,9 @@ TRAIN = "train"
 Report = Callable[[Mapping[str, Any]], None]
 """Called with news of a training: numbers and short texts by name, such as "step" and "loss"."""
 
+RESUMED = "resumed"
+"""News of a training that goes on from a checkpoint: its finished steps."""
+
 SICK = "+sick"
 """Ending of the name of a training text with SICK's unlabelled sentences at its end."""
 

@@ -243,7 +243,7 @@ class EncoderBuilder:
         from bench.training.randomness import use_deterministic_kernels
         from bench.training.two_phase_step import compile_steps
 
-        context = self.context(stage, inputs, out)
+        context = replace(self.context(stage, inputs, out), checkpoint=self.cache.checkpoint(stage))
         precision, compiled = train_at_precision(self.cell.train_precision), compile_steps(self.cell.compiled)
         with precision, compiled, use_deterministic_kernels(context.device):
             facts = stage.spec.train(context)
@@ -278,7 +278,6 @@ class EncoderBuilder:
             report=self.report,
             negatives=text.negatives,
             needs=cell.needs,
-            checkpoint=self.cache.checkpoint(stage),
         )
 
     def _check_models(self) -> None:

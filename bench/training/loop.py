@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import IndexedRows
 from bench.nn.device import keep_freed_memory
-from bench.stages import Report
+from bench.stages import RESUMED, Report
 from bench.training.checkpoint import Checkpoint, OptimizerState
 from bench.training.distributed import RandomState, average_gradients, broadcast_from_first
 from bench.training.mixed_precision import MasterWeights, use_full_float32
@@ -135,6 +135,8 @@ def train(
         next(order)
     if progress and finished:
         progress(history.sentences)
+    if report and finished:
+        report({"step": finished, "steps": settings.steps, RESUMED: finished})
     steps = prepare_steps(
         halves,
         lambda: [rows[i] for i in next(order)],

@@ -6,13 +6,14 @@ import itertools
 import json
 import random
 import signal
+import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from torch import nn
 from bench.config import profiles
 from bench.data.corpus import Corpus
 from bench.errors import BenchError, DataError, TerminatedError
+from bench.execution import encoder_builder
 from bench.execution.stage_cache import StageCache
 from bench.nn.model_folder import hash_model
 from bench.stages import Stage
@@ -32,9 +34,11 @@ from bench.training.mixed_precision import train_at_precision
 from bench.training.momentum import MomentumCopy, VectorQueue
 from bench.training.object_state import ObjectState, UnknownStateError
 from bench.training.pretraining import checkpoint_path, pretrain
+from bench.training.process_group import run_processes
 from bench.training.state_file import pack_state, read_state, write_state
 from bench.training.two_phase_step import WholeStep, prepare_steps
 from tests.support.cli import Cli
+from tests.support.rank_work import Resumed, Stop
 from tests.support.stages import ensure
 from tests.support.train import spec
 from tests.support.training import Trained, train_alone
@@ -99,6 +103,49 @@ def test_bfloat16_weights_keep_their_float32(tiny_bert: Path, tmp_path: Path, al
         with pytest.raises(KeyboardInterrupt):
             train_alone("simcse", tiny_bert, tmp_path, {"checkpoint": path, "progress": kill_at(3)})
         assert contents(train_alone("simcse", tiny_bert, tmp_path, {"checkpoint": path})) == whole
+
+
+class FakeProcess:
+    """A running pretraining that a signal to its parent interrupts."""
+
+    done: ClassVar[list[str]] = []
+
+    def __init__(self, command: list[str], **_: Any) -> None:
+        assert "pretrain" in command
+
+    def __enter__(self) -> FakeProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.done.append("waited for")
+
+    def wait(self) -> int:
+        raise KeyboardInterrupt
+
+    def terminate(self) -> None:
+        self.done.append("terminated")
+
+
+def test_an_interrupted_run_lets_its_backbone_keep_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, the pretraining was killed after a quarter of a second."""
+    monkeypatch.setattr(subprocess, "Popen", FakeProcess)
+    model = SimpleNamespace(command=("pretrain", "--profile", "mini"), path=Path("made"), name="mini-bert")
+    with pytest.raises(KeyboardInterrupt):
+        encoder_builder._run_pretraining(cast(Any, model))
+    assert FakeProcess.done == ["terminated", "waited for"]
+
+
+@pytest.mark.long
+def test_processes_that_train_together_go_on(
+    tiny_bert: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each has draws of its own, and the first one's file has those of all."""
+    whole = run_processes(Resumed(tiny_bert, None), 2, device="cpu")
+    path = tmp_path / "state.safetensors"
+    with pytest.raises(Stop):
+        run_processes(Resumed(tiny_bert, path, 4), 2, device="cpu")
+    assert run_processes(Resumed(tiny_bert, path), 2, device="cpu") == whole
+    assert capfd.readouterr().err.count("resumed after step 3") == 1
 
 
 def test_short_trainings_keep_nothing(tiny_bert: Path, tmp_path: Path) -> None:
