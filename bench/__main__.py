@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 INTERRUPTED = "interrupted; finished cells are kept, repeat the command to resume"
+_PRETRAINING = "interrupted; repeat the command to resume from its last checkpoint, if it made one"
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 _PATIENCE = 3.0  # seconds in which a second Ctrl-C is ignored
 
@@ -72,7 +73,8 @@ def _handle_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _exit_interrupted() -> None:
-    os.write(2, f"\n{INTERRUPTED}\n".encode())
+    line = _PRETRAINING if sys.argv[1:2] == ["pretrain"] else INTERRUPTED
+    os.write(2, f"\n{line}\n".encode())
     os._exit(130)
 
 

@@ -21,6 +21,9 @@ TRAIN = "train"
 Report = Callable[[Mapping[str, Any]], None]
 """Called with news of a training: numbers and short texts by name, such as "step" and "loss"."""
 
+RESUMED = "resumed"
+"""News of a training that goes on from a checkpoint: its finished steps."""
+
 SICK = "+sick"
 """Ending of the name of a training text with SICK's unlabelled sentences at its end."""
 
@@ -68,6 +71,7 @@ class StageContext:
         partners: Translations of the sentences for a paired text, their positives for pairs, otherwise empty.
         negatives: Hard negatives of the sentences for pairs that have them, otherwise empty.
         needs: Requirements for the backbone, see :class:`bench.method_card.Need`.
+        checkpoint: File for the state of a long training, from which a killed one goes on.
     """
 
     config: Mapping[str, OptionValue]
@@ -87,6 +91,7 @@ class StageContext:
     report: Report | None = None
     negatives: Sequence[str] = ()
     needs: frozenset[str] = frozenset()
+    checkpoint: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,11 @@ COMMANDS = {
         "bench.cli.train.tune_command",
     ),
     "Use an encoder": ("bench.cli.export.export_command", "bench.cli.encode.encode_command"),
-    "Data and backbones": ("bench.cli.data.data_command", "bench.cli.train.pretrain_command"),
+    "Data and backbones": (
+        "bench.cli.data.data_command",
+        "bench.cli.train.pretrain_command",
+        "bench.cli.cache.cache_command",
+    ),
     "Papers": ("bench.papers.command.reproduce_command", "bench.gradient.command.gradient_command"),
     "Share": (
         "bench.exchange.command.bundle_command",
@@ -59,6 +63,9 @@ COMMANDS = {
 EXAMPLES = {
     "": "bench run --methods untrained,simcse --seeds 1-3",
     "bundle": "bench bundle local --plugin method.py --out local.bench.zip",
+    "cache": "bench cache list --results results",
+    "cache clear": "bench cache clear checkpoints --dry-run",
+    "cache list": "bench cache list stages --results results",
     "check": "bench check --reference results/local --methods untrained,word_overlap",
     "compare": "bench compare simcse untrained --campaign local",
     "conformance": "bench conformance method.py",
@@ -184,8 +191,10 @@ def _print_error(error: Exception, cause: BaseException | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, click.Abort):
-        click.echo("interrupted; finished cells are kept, repeat the command to resume", err=True)
-        return TerminatedError.exit_code if isinstance(cause or error.__cause__, TerminatedError) else 130
+        cause = cause or error.__cause__
+        notes = getattr(cause, "__notes__", ["finished cells are kept, repeat the command to resume"])
+        click.echo(f"interrupted; {notes[0]}", err=True)
+        return TerminatedError.exit_code if isinstance(cause, TerminatedError) else 130
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return 2

@@ -313,7 +313,7 @@ def exit_if_failed(cells: int) -> None:
 
 def print_plan(plan: Plan) -> int:
     """Print the cells, their states and their inputs; return the number of conflicts."""
-    from bench.execution.dry_run import list_plan_inputs
+    from bench.execution.dry_run import describe_checkpoints, list_plan_inputs
     from bench.execution.record_probes import find_unprobed_jobs
     from bench.execution.runner import check_pending_cells
     from bench.execution.stage_cache import StageCache
@@ -341,6 +341,8 @@ def print_plan(plan: Plan) -> int:
         f"{len(pending)} of {len(plan.jobs)} cells to run{to_probe}; {len(stages)} training stages "
         f"({done} done already, {len(uses) - len(stages)} uses shared)"
     )
+    if line := describe_checkpoints(building, cache):
+        click.echo(line)
     for kind, name in list_plan_inputs(plan):
         click.echo(f"reads {kind}: {printable(name)}")
     return print_conflicts(plan)

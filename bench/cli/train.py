@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -91,7 +92,8 @@ def pretrain_command(
     """Pretrain a profile's own BERT, or add a masked-LM head.
 
     Profile mini's backbone was made with it; diffcse and infocse need minilm-mlm in profile minilm. Every
-    minute the model is saved in OUT-unfinished; the finished one is in OUT.
+    minute the model is saved in OUT-unfinished; the finished one is in OUT. Every five minutes, at Ctrl-C and
+    at SIGTERM the training's state is saved, with which the same command goes on.
     """
     began = time.monotonic()
     from bench.config import profiles
@@ -128,6 +130,7 @@ def pretrain_command(
     if precision != "fp32":
         command += f" --precision {precision}"
     with (
+        _describe_interrupt(out),
         torch_threads(threads, needs_torch=True),
         train_at_precision(precision),
         progress_bar("pretrain", total) as advance,
@@ -144,6 +147,22 @@ def pretrain_command(
             say=print_stderr,
         )
     return _print_result(out, facts)
+
+
+@contextmanager
+def _describe_interrupt(out: Path) -> Iterator[None]:
+    """Add what is kept to Ctrl-C and SIGTERM within the block."""
+    from bench.training.pretraining import checkpoint_path
+
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        kept = checkpoint_path(out)
+        if kept.exists():
+            error.add_note(f"repeat the command to resume from {kept}")
+        else:
+            error.add_note("nothing is kept of a training's first five minutes")
+        raise
 
 
 def _print_result(out: Path, facts: Mapping[str, Any]) -> None:

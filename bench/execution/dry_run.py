@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import eq
 from pathlib import Path
@@ -19,9 +19,9 @@ from bench.encoder import Encoder, PairScorer
 from bench.eval.suite_measures import measure_of
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.monitor import format_duration
-from bench.execution.stage_cache import StageCache
+from bench.execution.stage_cache import CHECKPOINTS, StageCache
 from bench.nn.device import torch_threads
-from bench.nn.model_folder import ModelFolder, RecipeModel, explain_hash_change
+from bench.nn.model_folder import ModelFolder, RecipeModel, count_weights, explain_hash_change
 from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
@@ -209,6 +209,24 @@ def _shorten_cell(cell: Cell, device: str) -> Cell:
         stages.append(replace(stage, spec=replace(stage.spec, config=tuple(config.items()))))
     members = tuple((role, _shorten_cell(member, device)) for role, member in cell.members)
     return replace(cell, stages=tuple(stages), members=members)
+
+
+def describe_checkpoints(jobs: Iterable[Job], cache: StageCache) -> str | None:
+    """Return a line on the disk that checkpoints of unfinished stages need, None without such stages."""
+    from bench.training.checkpoint import estimate_size
+
+    sizes = []
+    for cell in {id(job.cell): job.cell for job in jobs}.values():
+        for _, owner, stage in cell.named_stages:
+            if owner.model is None or cache.find(stage) is not None:
+                continue
+            towers = len({own.spec.role for own in owner.stages} & set(stage.spec.inputs))
+            sizes.append(estimate_size(count_weights(owner.model.path)) * max(1, towers))
+    if not sizes:
+        return None
+    size = f"about {max(sizes) / 1e6:,.1f} MB" if max(sizes) else "four times its weights"
+    place = cache.root / CHECKPOINTS
+    return f"checkpoints: after five minutes a stage in training keeps {size} in {place}, freed at its end"
 
 
 def list_plan_inputs(plan: Plan) -> list[tuple[str, str]]:

@@ -60,9 +60,14 @@ def make_backbone(model: ModelFolder) -> ModelFolder:
 def _run_pretraining(model: RecipeModel) -> None:
     words = [*model.command, "--out", str(model.path)]
     command = [sys.executable, "-m", "bench", *words]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603
-    if done.returncode:
-        what = f"the backbone can't be made: exit code {done.returncode}"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:  # noqa: S603
+        try:
+            code = running.wait()
+        except BaseException:
+            running.terminate()  # it ends with a checkpoint, for which leaving the block waits
+            raise
+    if code:
+        what = f"the backbone can't be made: exit code {code}"
         hint = f"for its error message, run: bench {' '.join(words)}"
         raise CellFailedError(what, where=model.name, hint=hint)
 
@@ -238,7 +243,7 @@ class EncoderBuilder:
         from bench.training.randomness import use_deterministic_kernels
         from bench.training.two_phase_step import compile_steps
 
-        context = self.context(stage, inputs, out)
+        context = replace(self.context(stage, inputs, out), checkpoint=self.cache.checkpoint(stage))
         precision, compiled = train_at_precision(self.cell.train_precision), compile_steps(self.cell.compiled)
         with precision, compiled, use_deterministic_kernels(context.device):
             facts = stage.spec.train(context)

@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from bench.execution.liveness import PROCESS, describe_holder, find_process_state, read_first_and_last
 from bench.records.filesystem import is_older_than, lock_descriptor, temporary_path
+from bench.stages import RESUMED
 
 FOLDER, RUN, SUFFIX = ".running", "run", ".jsonl"
 PHASES = WAITS, LOADS, TRAINS, EVALUATES, PROBES, ENDED = "wait", "load", "train", "evaluate", "probe", "end"
@@ -116,6 +117,10 @@ class CellEvents:
             self._since, self._state = None, {"sentences": 0, **self._begin_phase(news)}
         else:
             self._state |= news
+            if RESUMED in news:  # the pace begins here, and the steps before took no time of this process
+                self._since = None
+                work, units = self._present
+                self._present = work, max(0, units - int(news[RESUMED]))
             if has_dev:
                 self._state["dev_step"] = news.get("step")
         self._write_state(now=begins or has_dev)
@@ -142,7 +147,7 @@ class CellEvents:
             state["stage"], state["steps"] = self._stages.get(news["key"], ("", 0))
         before, self._phase_begun = self._phase_begun, self._clock()
         work, units = self._present
-        if work and news.get("state") not in FAILED:
+        if work and units and news.get("state") not in FAILED:
             known, seconds = self._took.get(work, (0, 0.0))
             self._took[work] = known + units, round(seconds + self._phase_begun - before, 3)
         doing, what = news["doing"], state.get("stage", state.get("suite", ""))

@@ -15,9 +15,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bench.errors import StorageError, storage_reason
-from bench.records.filesystem import do_locks_exclude
+from bench.records.filesystem import do_locks_exclude, find_temporary_files, remove_with_leftovers
 from bench.stages import Stage
 
+CHECKPOINTS = ".checkpoints"
+"""Folder in a stage cache for the states of trainings in progress."""
 _MANIFEST, _FACTS = "MANIFEST.json", "facts.json"
 
 
@@ -39,6 +41,10 @@ class StageCache:
         """Return a finished stage's folder, if it is complete and unchanged."""
         folder = self.root / stage.key
         return folder if is_complete_stage(folder) else None
+
+    def checkpoint(self, stage: Stage) -> Path:
+        """Return the file for the state of a stage in training."""
+        return self.root / CHECKPOINTS / f"{stage.key}.safetensors"
 
     def facts(self, stage: Stage) -> dict[str, Any]:
         """Return the facts of a finished stage."""
@@ -92,6 +98,7 @@ class StageCache:
             if self.find(stage) is None:  # without locks another process may have finished it meanwhile
                 shutil.rmtree(target, ignore_errors=True)  # a damaged one
                 folder.rename(target)
+            remove_with_leftovers(self.checkpoint(stage))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -102,7 +109,13 @@ class StageCache:
         return storage_reason(error)
 
     def clear_leftovers(self) -> None:
-        """Remove the temporary folders of killed processes; keep all where locks don't tell them apart."""
+        """Remove the temporary folders of killed processes, and the checkpoints of finished stages."""
+        states = self.root / CHECKPOINTS
+        for path in (*states.glob("*.safetensors"), *find_temporary_files(states)):
+            name = path.name.removeprefix(".")
+            if (self.root / name.partition(".")[0]).is_dir():
+                remove_with_leftovers(states / f"{name.partition('.')[0]}.safetensors")
+        # where locks don't tell living processes from killed ones, all folders stay
         leftovers = list(self.root.glob(".*.tmp"))
         if not leftovers or not do_locks_exclude(self.root):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -290,6 +291,20 @@ def read_layer_count(path: Path) -> tuple[int, bool]:
         except SafetensorError as error:
             raise InputError(f"{file.name} can't be read: {error}", where=path.name) from error
     return layers, not names or any("pooler" in name.split(".") for name in names)
+
+
+def count_weights(path: Path) -> int:
+    """Return the number of weights in a folder's safetensors files; 0 where there are none to read."""
+    from safetensors import SafetensorError, safe_open
+
+    total = 0
+    for file in path.glob("*.safetensors"):
+        try:
+            with safe_open(file, framework="np") as weights:
+                total += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+        except (SafetensorError, OSError):
+            continue
+    return total
 
 
 def _find_cached_model(reference: str, where: str) -> Path:

@@ -319,6 +319,16 @@ def write_atomically(path: Path, payload: bytes) -> None:
         os.close(folder)
 
 
+def remove_with_leftovers(path: Path) -> None:
+    """Remove a file, and the temporary files that killed processes left of it."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+    for leftover in find_temporary_files(path.parent):
+        if leftover.name.startswith(f".{path.name}.") and is_abandoned(leftover):
+            with suppress(OSError):
+                leftover.unlink(missing_ok=True)
+
+
 def user_cache_folder() -> Path:
     """Return BENCH_CACHE, otherwise cse-bench in the user's cache; raises RuntimeError without a home."""
     given = os.environ.get("BENCH_CACHE")

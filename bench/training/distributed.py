@@ -52,6 +52,11 @@ def is_first_process() -> bool:
     return not _ranks or _ranks[0].rank == 0
 
 
+def is_group() -> bool:
+    """Return whether this process trains together with others."""
+    return bool(_ranks)
+
+
 @contextmanager
 def join_process_group(rank: int, size: int, meeting: Path, device: str) -> Iterator[None]:
     """Be process ``rank`` of ``size`` within the block; NCCL on CUDA devices, one each, otherwise gloo.
@@ -170,6 +175,36 @@ def sum_over_processes(number: float) -> float:
     return float(total)
 
 
+class RandomState:
+    """The states of torch's global generators, and of every process's own draws, for a checkpoint."""
+
+    def __init__(self, device: torch.device | str) -> None:
+        self._device = str(device)
+
+    def collect(self) -> list[list[Tensor]]:
+        """Return the shared states, then those of each process; all processes call it."""
+        states = [_get_random_states(self._device)]
+        for ranks in _ranks:
+            gathered = [_gather_equal(state, ranks) for state in ranks.draws]
+            states += [[*own] for own in zip(*gathered, strict=True)]
+        return states
+
+    def restore(self, data: list[list[Tensor]]) -> None:
+        """Set the states."""
+        shared, *draws = data
+        _set_random_states(shared)
+        for ranks in _ranks:
+            ranks.draws = draws[ranks.rank]
+
+
+def _gather_equal(tensor: Tensor, ranks: Ranks) -> list[Tensor]:
+    """Return a CPU tensor of every process."""
+    own = tensor.to(ranks.where)
+    parts = [torch.empty_like(own) for _ in range(ranks.size)]
+    dist.all_gather(parts, own)
+    return [part.cpu() for part in parts]
+
+
 class _Gather(torch.autograd.Function):
     """Concatenates the shares of all processes; backward, N times the gradient of the own share."""
 
@@ -193,10 +228,11 @@ class _Gather(torch.autograd.Function):
 
 def _get_random_states(device: str) -> list[Tensor]:
     cuda = [torch.cuda.get_rng_state()] if device.startswith("cuda") else []
-    return [torch.get_rng_state(), *cuda]
+    mps = [torch.mps.get_rng_state()] if device.startswith("mps") else []
+    return [torch.get_rng_state(), *cuda, *mps]
 
 
 def _set_random_states(states: Sequence[Tensor]) -> None:
     torch.set_rng_state(states[0])
     for state in states[1:]:
-        torch.cuda.set_rng_state(state)
+        (torch.cuda if torch.cuda.is_available() else torch.mps).set_rng_state(state)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import IndexedRows
 from bench.nn.device import keep_freed_memory
-from bench.stages import Report
-from bench.training.distributed import average_gradients, broadcast_from_first
+from bench.stages import RESUMED, Report
+from bench.training.checkpoint import Checkpoint, OptimizerState
+from bench.training.distributed import RandomState, average_gradients, broadcast_from_first
 from bench.training.mixed_precision import MasterWeights, use_full_float32
 from bench.training.randomness import generator
 from bench.training.two_phase_step import Objective, as_objective, compile_device_half, prepare_steps
@@ -96,6 +97,7 @@ def train(
     dev_score: DevScore,
     progress: Callable[[int], None] | None = None,
     report: Report | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> TrainResult:
     """Minimise ``objective`` over batches of token rows.
 
@@ -112,6 +114,7 @@ def train(
         dev_score: Evaluates ``encoder`` on the dev set; larger is better.
         progress: Called with the sentences of each finished step.
         report: Called with the facts of each step, and of each dev evaluation.
+        checkpoint: Keeps the state of a long training, from which a killed one goes on.
 
     Raises:
         BenchError: empty corpus, or an infinite or NaN loss (naming the step).
@@ -126,11 +129,28 @@ def train(
     order = order_batches(len(rows), settings.batch_size, seed, corpus, drop_last=settings.drop_last)
     history, halves = _History(encoder, settings, report), as_objective(objective)
     module, ahead = halves.module, halves.device.type == "cuda"
-    steps = prepare_steps(halves, lambda: [rows[i] for i in next(order)], settings.steps, ahead=ahead)
     stepper = _Stepper(halves, encoder, settings, plain=halves is not objective)
     module.train()
-    with closing(steps):  # its thread ends with a training that fails
-        for step in range(1, settings.steps + 1):
+    checkpoint = checkpoint or Checkpoint(None)
+    checkpoint.parts |= {"optimizer": OptimizerState(stepper.optimizer), "history": history}
+    checkpoint.parts["random"] = RandomState(halves.device)
+    finished = checkpoint.resume(halves, settings, seed=seed, corpus=corpus, sentences=len(rows))
+    for _ in range(finished):
+        next(order)
+    if progress and finished:
+        progress(history.sentences)
+    if report and finished:
+        report({"step": finished, "steps": settings.steps, RESUMED: finished})
+    steps = prepare_steps(
+        halves,
+        lambda: [rows[i] for i in next(order)],
+        settings.steps - finished,
+        ahead=ahead,
+        hold=lambda: checkpoint.due,
+    )
+    with checkpoint.running(), closing(steps):  # its thread ends with a training that fails
+        for step in range(finished + 1, settings.steps + 1):
+            checkpoint.begin_step(step)
             begin = time.perf_counter()
             sentences, prepared = next(steps)
             reading = stepper.take(step, prepared)
@@ -142,6 +162,7 @@ def train(
                 history.evaluated(step, _evaluate_dev(module, dev_score), norm, begin)
             if progress:
                 progress(sentences)
+            checkpoint.end_step(step)
     module.eval()
     return history.result(settings.steps)
 
@@ -162,27 +183,33 @@ class _Stepper:
     ) -> None:
         module = objective.module
         self._parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self._optimizer = make_optimizer(module, settings)
+        self.optimizer = make_optimizer(module, settings)
         self._compute = compile_device_half(objective.compute, plain=plain)
         self._masters, self._settings = MasterWeights(encoder), settings
         self.norm: Tensor | None = None  # of the last gradient before clipping, if it clips
 
     def take(self, step: int, prepared: Any) -> _Reading:
         """Take a step on its prepared batch; return its loss."""
-        for group in self._optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self._settings, step) * group.get("rate_scale", 1.0)
             if self._settings.adam_eps is not None:
                 group["eps"] = self._settings.adam_eps / math.sqrt(1 - group["betas"][1] ** step)
         with self._masters.lowered():
             loss = self._compute(prepared)
             reading = _Reading(loss.detach())
-            self._optimizer.zero_grad(set_to_none=True)
+            self.optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
         average_gradients(self._parameters)
         if self._settings.clip:
             self.norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)
-        self._optimizer.step()
+        self.optimizer.step()
         return reading
+
+
+_RECORDED = (
+    *("curve", "losses", "best_step", "best_score", "best", "sentences"),
+    *("step_seconds", "dev_seconds", "evaluations"),
+)
 
 
 class _History:
@@ -229,6 +256,14 @@ class _History:
         self.curve.append((step, score))
         if score > self.best_score:
             self.best_step, self.best_score, self.best = step, score, copy_state(self.encoder)
+
+    def collect(self) -> dict[str, Any]:
+        """Return all of it as data, for a checkpoint."""
+        return {name: value for name, value in vars(self).items() if name in _RECORDED}
+
+    def restore(self, data: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        vars(self).update(data)
 
     def result(self, steps: int) -> TrainResult:
         """Return the result of the training after its last step."""

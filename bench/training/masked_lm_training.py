@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import sys
 import time
@@ -18,6 +19,7 @@ from bench.errors import BenchError, InputError
 from bench.nn.hidden_states import compute_last_states
 from bench.nn.masked_lm import compute_lm_logits
 from bench.nn.tokens import Chunk, move_to_device, pad_chunk
+from bench.training.checkpoint import Checkpoint, OptimizerState
 from bench.training.masking import MaskedText, mask_text
 from bench.training.mixed_precision import autocast_towers, to_float32
 from bench.training.randomness import generator
@@ -72,12 +74,14 @@ def train_mlm(
     end: float | None = None,
     progress: Callable[[int], None] | None = None,
     watch: Callable[[int, Callable[[], list[list[float]]]], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> list[list[float]]:
     """Train for all steps, or until a point in time; return (step, mean loss of the last hundred) pairs.
 
     The BertForMaskedLM keeps its mode. Training ends with the first step after ``end`` on time.monotonic's
     clock, if given; the rate then follows the time. ``watch`` is called after each step with its number and a
-    function that returns the pairs so far. Raises BenchError for an infinite or NaN loss (naming the step) or
+    function that returns the pairs so far. A ``checkpoint`` keeps the state; a training by time that goes on
+    has the rest of its time. Raises BenchError for an infinite or NaN loss (naming the step) or
     an end in the past, InputError for less than a batch.
     """
     if len(rows) < settings.batch_size:
@@ -90,20 +94,36 @@ def train_mlm(
     how: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     how["fused"] = None if kind == "cpu" else True
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), **how)
-    losses, begin = _LossCurve(1 if kind == "cpu" else _CURVE_EVERY), time.monotonic()
-    if end is not None and end <= begin:
+    losses, clock = _LossCurve(1 if kind == "cpu" else _CURVE_EVERY), _Clock(end)
+    if clock.is_over():
         raise BenchError("the time was over before the first step", hint="give more --minutes")
     most = settings.steps if end is None else sys.maxsize
-    steps = prepare_steps(objective, lambda: [rows[i] for i in next(order)], most, ahead=kind == "cuda")
-    with closing(steps):
-        for step, (sentences, prepared) in enumerate(steps, start=1):
+    checkpoint = checkpoint or Checkpoint(None)
+    checkpoint.parts |= {"optimizer": OptimizerState(optimizer), "losses": losses, "clock": clock}
+    finished = checkpoint.resume(objective, settings, seed=seed, rows=lambda: _digest_rows(rows))
+    seen = sum(len(next(order)) for _ in range(finished))
+    if progress and seen:
+        progress(seen)
+    steps = prepare_steps(
+        objective,
+        lambda: [rows[i] for i in next(order)],
+        most - finished,
+        ahead=kind == "cuda",
+        hold=lambda: checkpoint.due,
+    )
+    with checkpoint.running(), closing(steps):
+        for step in range(finished + 1, most + 1):
+            if clock.is_over():
+                break
+            checkpoint.begin_step(step)
+            sentences, prepared = next(steps)
             loss = objective.compute(prepared)
             losses.add(loss.detach())
-            now = time.monotonic()
+            share = clock.share()
             for group in optimizer.param_groups:
                 group["lr"] = warmup_rate(settings, step)
-                if end is not None:
-                    group["lr"] = rate_by_time(settings, (now - begin) / (end - begin))
+                if share is not None:
+                    group["lr"] = rate_by_time(settings, share)
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(loss)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -112,9 +132,46 @@ def train_mlm(
                 progress(sentences)
             if watch:
                 watch(step, losses.curve)
-            if end is not None and time.monotonic() >= end:
-                break
+            checkpoint.end_step(step)
     return losses.curve()
+
+
+class _Clock:
+    """The time that a training has, if it has an end."""
+
+    def __init__(self, end: float | None) -> None:
+        self._begin, self._end = time.monotonic(), end
+
+    def share(self) -> float | None:
+        """Return the elapsed share, 0 to 1; None without an end."""
+        if self._end is None:
+            return None
+        return (time.monotonic() - self._begin) / (self._end - self._begin)
+
+    def is_over(self) -> bool:
+        """Return whether the end has come."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    def collect(self) -> list[float] | None:
+        """Return the elapsed and the whole time, for a checkpoint."""
+        if self._end is None:
+            return None
+        return [time.monotonic() - self._begin, self._end - self._begin]
+
+    def restore(self, data: list[float] | None) -> None:
+        """Go on with the rest of the time."""
+        if data is not None:
+            elapsed, whole = data
+            self._begin = time.monotonic() - elapsed
+            self._end = self._begin + whole
+
+
+def _digest_rows(rows: Sequence[Any]) -> str:
+    """Return a hash of a text's token rows."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(np.asarray([len(row), *row], dtype="<i8").tobytes())
+    return digest.hexdigest()
 
 
 class _LossCurve:
@@ -140,6 +197,15 @@ class _LossCurve:
             recent = self._read[max(0, end - _CURVE_EVERY) : end]
             curve.append([end, round(sum(recent) / len(recent), 4)])
         return curve
+
+    def collect(self) -> list[float]:
+        """Return the losses of all steps, for a checkpoint."""
+        self._fetch()
+        return self._read
+
+    def restore(self, data: list[float]) -> None:
+        """Go on from a checkpoint."""
+        self._read = data
 
     def _fetch(self) -> None:
         values = torch.stack(self._waiting).tolist() if self._waiting else []

@@ -31,6 +31,11 @@ def train_at_precision(precision: str) -> Iterator[None]:
         _asked.pop()
 
 
+def get_precision() -> str:
+    """Return the precision of the present training."""
+    return _asked[-1] if _asked else "fp32"
+
+
 def use_full_float32() -> AbstractContextManager[object]:
     """Evaluate within a training: products take unrounded float32."""
     return _set_matmul_precision("highest")

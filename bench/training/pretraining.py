@@ -22,8 +22,11 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn.backbone import silence_libraries, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_folder import PRETRAINING, ModelFolder
+from bench.records.environment import collect_training_environment
 from bench.records.filesystem import create_folder_atomically, temporary_path
+from bench.training.checkpoint import Checkpoint, estimate_size, print_line
 from bench.training.masked_lm_training import MlmSettings, frequency_loss, masked_accuracy, train_mlm
+from bench.training.mixed_precision import get_precision
 from bench.training.prepared_text import (
     STD,
     PreparedText,
@@ -33,6 +36,7 @@ from bench.training.prepared_text import (
     prepare_text,
 )
 from bench.training.randomness import generator, own_random_state
+from bench.version import __version__
 
 Curve = list[list[float]]
 LEARNED = 0.95
@@ -70,12 +74,21 @@ class Training:
 
     def __post_init__(self) -> None:
         """Start the clocks."""
-        self._cpu, begin = time.process_time(), time.monotonic() if self.began is None else self.began
+        begin = time.monotonic() if self.began is None else self.began
+        environment = collect_training_environment(self.device)
+        facts = {"bench": __version__, "threads": torch.get_num_threads(), "precision": get_precision()}
+        say = print_line if self.say is None else self.say
+        identity = {**environment, **facts, "minutes": self.minutes, "command": self.command}
+        self._checkpoint = Checkpoint(checkpoint_path(self.out), identity, self.device, say)
         self._end = None if self.minutes is None else begin + 60 * self.minutes
 
     def place(self, model: Any) -> None:
         """Put a model on its device, dropout off; report the time that preparing the text has left."""
         model.to(self.device).eval()
+        if self.say is not None:
+            size = estimate_size(sum(parameter.numel() for parameter in model.parameters()))
+            line = f"after five minutes a checkpoint of about {size / 1e6:,.1f} MB is kept until the end"
+            self.say(f"{line} (twice that as it is replaced): {self._checkpoint.path}")
         if self._end is not None and self.say is not None:
             left = max(0.0, self._end - time.monotonic())
             self.say(f"the text is prepared: {left:.0f} s are left to train, and saving comes after")
@@ -103,7 +116,7 @@ class Training:
                 "parameters": sum(parameter.numel() for parameter in model.parameters()),
                 "loss_curve": curve,
                 "frequency_loss": round(known_loss, 4),
-                "cpu_seconds": round(time.process_time() - self._cpu, 1),
+                "cpu_seconds": round(self._checkpoint.cpu_seconds, 1),
                 **described,
             }
 
@@ -124,11 +137,18 @@ class Training:
                 self.say(f"loss {now[-1][1]:.3f} after {step:,} steps; the model is kept")
 
         how: dict[str, Any] = {"seed": self.seed, "end": self._end, "progress": self.progress}
+        how["checkpoint"] = self._checkpoint
         facts = collect(train_mlm(model, tokenizer, rows, self.settings, watch=watch, **how))
         with create_folder_atomically(self.out) as folder:
             _write_model(model, tokenizer, self.settings.max_length, facts, folder)
         shutil.rmtree(unfinished, ignore_errors=True)
+        self._checkpoint.remove()
         return facts
+
+
+def checkpoint_path(out: Path) -> Path:
+    """Return the file for the state of a pretraining in progress, next to its folder."""
+    return out.with_name(f"{out.name}-checkpoint.safetensors")
 
 
 def pretrain(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -24,11 +23,14 @@ from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, sile
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout
 from bench.nn.sum_encoder import SumEncoder
-from bench.stages import Report, StageContext, planned_steps
+from bench.records.environment import collect_training_environment
+from bench.stages import ARITHMETIC, Report, StageContext, planned_steps
+from bench.training.checkpoint import Checkpoint
 from bench.training.distributed import is_first_process, seed_draws, sum_over_processes
 from bench.training.loop import State, TrainResult, TrainSettings, train
 from bench.training.randomness import check_dropout, own_random_state
 from bench.training.two_phase_step import Objective, as_objective
+from bench.version import __version__
 
 POINTS = 50
 
@@ -74,6 +76,36 @@ class DevEvaluation:
             if self._report:
                 self._report({"collapse": list(self.figures[-1])})
         return score
+
+    def collect(self) -> list[list[float]]:
+        """Return the figures as data, for a checkpoint."""
+        return [[*figures] for figures in self.figures]
+
+    def restore(self, data: list[list[float]]) -> None:
+        """Go on from a checkpoint."""
+        self.figures = [Collapse(*figures) for figures in data]
+
+
+class TokenizerState:
+    """How tokenizers cut and pad: the settings of their last calls, which are saved with them."""
+
+    def __init__(self, tokenizers: Sequence[Any]) -> None:
+        backends = (getattr(tokenizer, "backend_tokenizer", None) for tokenizer in tokenizers)
+        self._backends = [backend for backend in backends if backend is not None]
+
+    def collect(self) -> list[list[dict[str, Any] | None]]:
+        """Return both settings of each, for a checkpoint."""
+        return [[backend.truncation, backend.padding] for backend in self._backends]
+
+    def restore(self, data: list[list[dict[str, Any] | None]]) -> None:
+        """Go on from a checkpoint."""
+        for backend, (truncation, padding) in zip(self._backends, data, strict=True):
+            backend.no_truncation()
+            backend.no_padding()
+            if truncation is not None:
+                backend.enable_truncation(**truncation)
+            if padding is not None:
+                backend.enable_padding(**padding)
 
 
 class RecordingEncoder:
@@ -143,7 +175,7 @@ def train_towers(
         BenchError: an empty training text, or an infinite or NaN loss.
         InputError: settings that suit the text or the model badly.
     """
-    config, cpu, models = context.config, time.process_time(), [model for model, _ in towers]
+    config, models, checkpoint = context.config, [model for model, _ in towers], _make_checkpoint(context)
     rows = _build_rows(context, towers, numbered=numbered)
     for model, tokenizer in towers:
         _prepare_tower(model, tokenizer, rows, context)
@@ -158,6 +190,7 @@ def train_towers(
     parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
     dev = DevEvaluation(context.dev_score, encoder, select, collapse, context.report)
+    checkpoint.parts |= {"collapse": dev, "tokenizers": TokenizerState([t for _, t in towers])}
     seed_draws(context.seed, f"dropout/{context.role}")
     with own_random_state(context.seed, f"dropout/{context.role}", context.device):
         result = train(
@@ -170,13 +203,24 @@ def train_towers(
             dev_score=dev.score,
             progress=context.progress,
             report=context.report,
+            checkpoint=checkpoint,
         )
     if is_first_process():
         _write_results(towers, result, dev.figures, context.out)
-    facts = _describe_result(result, sum_over_processes(time.process_time() - cpu))
+    facts = _describe_result(result, sum_over_processes(checkpoint.cpu_seconds))
     if collapse and is_first_process():
         facts["collapse_curve"] = [[s, *f] for (s, _), f in zip(result.curve, dev.figures, strict=True)]
     return facts
+
+
+def _make_checkpoint(context: StageContext) -> Checkpoint:
+    """Return the checkpoint of a stage: of this machine's arithmetic, threads and stage."""
+    if context.checkpoint is None:
+        return Checkpoint(None)
+    environment = collect_training_environment(context.device)
+    facts = {"arithmetic": ARITHMETIC, "bench": __version__, "threads": torch.get_num_threads()}
+    identity = {**environment, **facts, "stage": context.checkpoint.name, "role": context.role}
+    return Checkpoint(context.checkpoint, identity, context.device)
 
 
 def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
@@ -205,11 +205,17 @@ def as_objective(objective: Objective | torch.nn.Module) -> Objective:
 
 
 def prepare_steps(
-    objective: Objective, batches: Callable[[], Sequence[Any]], steps: int, *, ahead: bool
+    objective: Objective,
+    batches: Callable[[], Sequence[Any]],
+    steps: int,
+    *,
+    ahead: bool,
+    hold: Callable[[], bool] = lambda: False,
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield each step's number of sentences and prepared batch, on the objective's device.
 
     ``ahead`` prepares a step in a thread while the one before is computed, with the same order of draws.
+    Where ``hold`` returns True, the next step is prepared only when it is asked for.
     """
     device = objective.device
 
@@ -224,9 +230,8 @@ def prepare_steps(
     if device.type == "cuda":
         start = partial(torch.cuda.set_device, torch.cuda.current_device())
     with ThreadPoolExecutor(1, "bench-prepare", initializer=start) as thread:
-        coming = thread.submit(make)
+        coming: Future[tuple[int, Any]] | None = None
         for step in range(1, steps + 1):
-            prepared = coming.result()
-            if step < steps:
-                coming = thread.submit(make)
+            prepared = (coming or thread.submit(make)).result()
+            coming = None if step == steps or hold() else thread.submit(make)
             yield prepared

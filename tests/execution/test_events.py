@@ -24,6 +24,7 @@ from bench.execution.cell_run import run_cell
 from bench.execution.liveness import read_first_and_last
 from bench.execution.monitor import Eta, RunMonitor, find_run_folders
 from bench.execution.tracker_logs import open_logs
+from bench.stages import RESUMED
 from tests.support.cli import Cli, records, refusal
 from tests.support.executors import Clock
 from tests.support.messages import missing_facts
@@ -226,6 +227,22 @@ def test_stages_of_another_process_are_no_work_to_come(folder: Path, clock: Cloc
     files = map(lines, folder.glob("*.jsonl"))
     (last,) = (file[-1] for file in files if file[0].get("seed") == 2)
     assert last["later"] == {"load": 1}
+
+
+def test_a_resumed_training_has_the_pace_of_its_own_steps(folder: Path, clock: Clock) -> None:
+    cell = begin_cell(folder, "a", clock)
+    cell.report({"doing": events.TRAINS, "key": "k1"})
+    cell.sentences(600)  # of the steps before a kill, all at once
+    cell.report({"step": 6, "steps": 10, RESUMED: 6})
+    for step in range(7, 11):
+        clock.now += 10
+        cell.sentences(100)
+        cell.report({"step": step, "loss": 1.0})
+    last = cell_lines(folder)[-1]
+    assert (last["step_seconds"], last["speed"]) == (10, 10)
+    cell.report({"doing": events.EVALUATES, "suite": "toy"})
+    took = cell_lines(folder)[-1]["took"]
+    assert took[events.work_name(events.TRAINS, "sub")] == [4, 40]
 
 
 def test_time_left_goes_down_between_two_lines(folder: Path, run: RunMonitor, clock: Clock) -> None:

@@ -16,7 +16,7 @@ from bench.records.store import ResultStore
 MADE = "made"
 """Where, beside results, commands of a fault write."""
 _TIMES = ("cpu_seconds", "date")
-_HIDDEN = (".locks", ".stages", ".vectors", ".download", ".ray")
+_HIDDEN = (".locks", ".stages", ".checkpoints", ".vectors", ".download", ".ray")
 """Hidden folders that stay."""
 
 
@@ -100,6 +100,7 @@ def _strays(folder: Path) -> Iterator[Path]:
     yield from (
         stage for stage in (folder / "results" / ".stages").glob("[!.]*") if not is_complete_stage(stage)
     )
+    yield from (folder / "results" / ".stages" / ".checkpoints").glob("*")
     for path in (file for top in ("results", MADE) for file in (folder / top).rglob("*")):
         hidden = path.name.startswith(".") and path.name not in _HIDDEN and path.suffix != ".lock"
         if hidden or path.suffix in (".tmp", ".part"):

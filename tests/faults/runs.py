@@ -290,6 +290,20 @@ SWEEP = Work(
     "sweep", ("--seeds", "1-2", "--dev", "toy", "--workers", "1"), ("sweep", "fault", "--suite", "toy")
 )
 PRETRAIN = Work("pretrain", ("--out", f"{MADE}/bert"), ("pretrain",))
+LONG_PRETRAIN = Work(
+    "long pretraining", (*PRETRAIN.arguments, "--steps", "60"), ("pretrain",), small.keep_often
+)
+_LENGTH = ("steps=6", "eval_every=3", "batch_size=8")
+_STAGES = ("esimcse", "jtcse", "jtcse.sub1", "jtcse.sub2", "simcse", "distill")
+LONG = Work(
+    "long simcse and others",
+    (
+        *("--methods", "esimcse,jtcse,distill:simcse", "--seeds", "1", "--dev", "toy"),
+        *("--set", "jtcse.rtt=none"),
+        *(text for stage in _STAGES for each in _LENGTH for text in ("--set", f"{stage}.{each}")),
+    ),
+    given=small.keep_often,
+)
 FETCH = Work("fetch sts7", ("sts7", "--data", f"{MADE}/data"), ("data", "fetch"), small.use_hub)
 TEXT = Work("fetch wiki1m", ("wiki1m", "--data", f"{MADE}/data"), ("data", "fetch"), small.use_hub)
 REPORT = Work("report", ("--figures", f"{MADE}/figures"), ("report",), _given_records)

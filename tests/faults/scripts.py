@@ -79,7 +79,8 @@ Disturb = Callable[[Target], tuple[Done, str]]
 def rounds(
     folder: Path, work: Work, hits: int, disturb: Disturb, *, workers: int = 1, warm: bool = True
 ) -> Counter[str]:
-    extra, whole = ("--workers", str(workers)), folder / "undisturbed"
+    extra = ("--workers", str(workers)) if work.verb[0] == "run" else ()
+    whole = folder / "undisturbed"
     whole.mkdir(parents=True)
     first = start(whole, work.command(whole, *extra))
     first.wait_for(whole / STARTED)

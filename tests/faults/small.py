@@ -18,9 +18,11 @@ from bench.data.corpus import make_corpus
 from bench.data.mini import world_text
 from bench.data.suites import GROUPS, reference_fingerprints
 from bench.data.toy_suite import make_toy_task
+from bench.training import checkpoint
 from tests.support.hub import Hub, small_sts_files, tar_of
 
 _HUB = ".hub"
+_OFTEN = ".often"
 _LINES = 40
 _CHUNK = 20_000  # bytes of a download that are written at a time
 _PRETRAIN = {"layers": 1, "hidden": 16, "heads": 2, "vocabulary": 150, "steps": 2, "batch_size": 4}
@@ -33,6 +35,12 @@ def toy_sentences() -> list[str]:
 def use_hub(folder: Path) -> None:
     """Let ``bench data fetch`` in this folder ask a hub of this process, whose files are its reference."""
     (folder / _HUB).write_text(json.dumps(_hub()))
+
+
+def keep_often(folder: Path) -> None:
+    """Let trainings in this folder keep a checkpoint after every step; an undisturbed run makes none."""
+    if folder.name != "undisturbed":
+        (folder / _OFTEN).touch()
 
 
 class _QuietHub(Hub):
@@ -65,6 +73,8 @@ def begin(folder: Path) -> None:
     load, corpus = profiles.load_profile, make_corpus("toy.txt", toy_sentences())
     profiles.load_profile = lambda name: replace(load(name), pretrain=load(name).pretrain | _PRETRAIN)
     world_text.pretraining_text = lambda world: corpus
+    if (folder / _OFTEN).exists():
+        checkpoint.EVERY = 0.0
     if (folder / _HUB).exists():
         given = json.loads((folder / _HUB).read_text())
         reference_fingerprints().update(given["fingerprints"])

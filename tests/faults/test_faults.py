@@ -17,7 +17,19 @@ import pytest
 from bench.errors import BenchError, StorageError, storage_reason
 from bench.execution.stage_cache import StageCache
 from bench.stages import Stage, StageSpec
-from tests.faults import clock, corrupt, full_disk, interrupt, kill, pause, processes, read_only, runs, vanish
+from tests.faults import (
+    clock,
+    corrupt,
+    full_disk,
+    interrupt,
+    kill,
+    pause,
+    processes,
+    read_only,
+    resume,
+    runs,
+    vanish,
+)
 from tests.faults.checks import Done, NotSurvivedError, check_kept, check_one_line, check_whole
 from tests.support.stages import ensure
 
@@ -111,6 +123,12 @@ def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
 def test_interrupts(tmp_path: Path, work: runs.Work, workers: int, warm: bool, interrupts: int) -> None:
     counts = interrupt.interrupt(tmp_path / "i", work, interrupts, workers=workers, warm=warm)
     assert counts["interrupted"] + counts["interrupted twice"] == interrupts
+
+
+@pytest.mark.parametrize(("work", "workers"), [(runs.LONG_PRETRAIN, 1), *longer((runs.LONG, 2))], ids=id_of)
+def test_killed_trainings_resume(tmp_path: Path, work: runs.Work, workers: int) -> None:
+    counts = resume.resume(tmp_path / "r", work, 2, workers=workers)
+    assert sum(count for name, count in counts.items() if name.startswith("SIG")) == 2
 
 
 BEGIN = """

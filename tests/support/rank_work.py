@@ -24,6 +24,7 @@ from bench.nn import backbone
 from bench.nn.backbone import IndexedRows, TransformerEncoder
 from bench.registry import discover
 from bench.stages import StageContext, TrainedMethod
+from bench.training import checkpoint as checkpoint_module
 from bench.training import distributed, sentence_encoder
 from bench.training.distributed import (
     average_gradients,
@@ -34,6 +35,7 @@ from bench.training.distributed import (
     use_own_draws,
 )
 from bench.training.loop import TrainSettings, order_batches
+from tests.support.training import train_alone
 
 SENTENCES = (
     "The doctor is reading a book.",
@@ -214,3 +216,31 @@ class Together:
         if not is_first_process():
             raise BenchError("no luck", hint="try again")
         sum_over_processes(1.0)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A short training with a checkpoint after every step, which ends in an error at a step."""
+
+    backbone: Path
+    checkpoint: Path | None
+    stop: int = 0  # step whose end it doesn't see, 0 for none
+
+    def __call__(self, scratch: Path, say: Callable[[object], None] | None) -> Any:
+        checkpoint_module.EVERY, checkpoint_module._ASKED_EVERY = 0.0, 1
+        steps: list[int] = []
+
+        def progress(sentences: int) -> None:
+            steps.append(sentences)
+            if len(steps) == self.stop:
+                raise Stop
+
+        given = {"checkpoint": self.checkpoint, "progress": progress}
+        changes: dict[str, OptionValue] = {"steps": 6, "eval_every": 2, "batch_size": 16}
+        trained = train_alone("esimcse", self.backbone, scratch, given, **changes)
+        if not is_first_process():
+            return None
+        times = ("cpu_seconds", "step_seconds", "dev_seconds")
+        facts = {name: value for name, value in trained.facts.items() if name not in times}
+        weights = {name: value.double().sum().item() for name, value in trained.kept().items()}
+        return facts, trained.losses, weights
