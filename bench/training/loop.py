@@ -208,7 +208,7 @@ class _Stepper:
 
 _RECORDED = (
     *("curve", "losses", "best_step", "best_score", "best", "sentences"),
-    *("step_seconds", "dev_seconds", "evaluations"),
+    *("step_seconds", "dev_seconds", "evaluations", "norms"),
 )
 
 
