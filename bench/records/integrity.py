@@ -16,7 +16,7 @@ from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_
 from bench.records.supervision import find_mark_faults
 from bench.records.timing import find_timing_faults
 
-AGAIN = "delete the file and run the cell again, or restore it from a copy"  # hint for a damaged record of a campaign
+AGAIN = "delete the file and run the cell again, or restore it from a copy"  # hint for a damaged record
 TOLERANCE = 1e-9  # largest difference of equal scores: another CPU may sum in another order
 _SEAL, _BLANK = "record_sha256", "0" * 64
 _DERIVED = (ALL, "mean", "wmean", "dev")
