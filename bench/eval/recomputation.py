@@ -19,7 +19,7 @@ from bench.eval.rescoring import contradiction_error, load_record_tasks, rescore
 from bench.eval.score_memory import ScoreMemory, describe_files, name_record, open_memory
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.records.fingerprint import hash_canonical_json
-from bench.records.integrity import AGAIN, read_seal
+from bench.records.integrity import read_seal
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord
 from bench.records.store import ResultStore
 
@@ -54,10 +54,7 @@ class ScoreChecker:
         """
         if record.status != "ok":
             return Recomputation()
-        if record.predictions is None:
-            what = "it names no predictions, so nothing shows its scores"
-            return Recomputation(error=DataError(what, where=str(store.path(record.place)), hint=AGAIN))
-        if not store.is_whole(record.place, record):
+        if record.predictions is None or not store.is_whole(record.place, record):
             return Recomputation(reason=NO_PREDICTIONS)
         expected = {name: str(facts["sha256"]) for name, facts in record.tasks.items()}
         suite = {"suite": record.suite, "version": measure_of(record.suite).version, "tasks": expected}

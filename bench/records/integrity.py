@@ -16,8 +16,7 @@ from bench.records.record import ALL, AVERAGE, SCHEMA, RunRecord, Score, record_
 from bench.records.supervision import find_mark_faults
 from bench.records.timing import find_timing_faults
 
-AGAIN = "delete the file and run the cell again"  # hint for a damaged record of a campaign
-_RESTORE = "restore it from a copy, such as a commit; otherwise delete it and run the cell again"
+AGAIN = "delete the file and run the cell again, or restore it from a copy"  # hint for a damaged record
 TOLERANCE = 1e-9  # largest difference of equal scores: another CPU may sum in another order
 _SEAL, _BLANK = "record_sha256", "0" * 64
 _DERIVED = (ALL, "mean", "wmean", "dev")
@@ -74,7 +73,7 @@ def find_seal_fault(record: RunRecord, text: str) -> RecordFault | None:
     seal = record.timing.get(_SEAL)
     blank = text.replace(f'"{_SEAL}": "{seal}"', f'"{_SEAL}": "{_BLANK}"')
     if seal is not None and seal != hashlib.sha256(blank.encode("utf-8")).hexdigest():
-        return RecordFault("seal", "this record was changed since it was written", _RESTORE)
+        return RecordFault("seal", "this record was changed since it was written")
     if seal is not None and record.schema >= SCHEMA:
         return None
     what = "has no seal" if seal is None else f"is of schema {record.schema}, whose key can't be checked"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from bench.method_card import SUPERVISED, Method, OptionValue
@@ -52,22 +53,25 @@ def _find_stage_faults(record: RunRecord, parts: Sequence[_Part]) -> Iterator[st
             paired = bool(stages.get(role, {}).get("text", {}).get("paired"))
             if role in stages and paired != is_paired(text):
                 (invented if paired else hidden).append(role)
-    if all(part.name in own for part in parts) and all(map(_is_known, parts, planned)):
-        foreign = [role for role in stages if not any(role in texts for texts in planned)]
-        if foreign:
-            yield f"its stages {', '.join(foreign)} are of no method that it names"
+    if all(part.name in own for part in parts) and not is_supervised(record):
+        labelled = _labelled_stages(frozenset(own)) - {role for texts in planned for role in texts}
+        if foreign := [role for role in stages if role.rpartition("/")[2] in labelled]:
+            yield f"its stage {foreign[0]} learns from labels, and is of no method that it names"
     if hidden:
         yield f"it doesn't say that {', '.join(hidden)} learned from pairs of paraphrases, and the card does"
     if invented:
         yield f"it says that {', '.join(invented)} learned from pairs of paraphrases, and the card doesn't"
 
 
-def _is_known(part: _Part, texts: Mapping[str, str]) -> bool:
-    """Return whether the stages of a part are known: it has none, or those of its card's version."""
-    method = METHODS.get(part.name)
-    if part.version != method.card.version:
-        return False
-    return bool(texts) or not isinstance(method, TrainedMethod)
+@cache
+def _labelled_stages(names: frozenset[str]) -> frozenset[str]:
+    """Return the roles of the stages that only supervised ones of these methods have."""
+    roles: dict[bool, set[str]] = {True: set(), False: set()}
+    for name in names:
+        method = METHODS.get(name)
+        part = _Part(method.card.name, method.card.version, {})
+        roles[method.card.kind == SUPERVISED].update(_planned_texts(method, part))
+    return frozenset(roles[True] - roles[False])
 
 
 def _collect_parts(record: RunRecord) -> Iterator[_Part]:

@@ -110,15 +110,33 @@ def test_an_edited_score_and_edited_predictions_are_found(tasks: Tasks, name: st
     assert {line.split()[0] for line in wrong} >= {name, "avg"}
 
 
+def forget(tasks: Tasks, record: RunRecord, *names: str) -> tuple[Tasks, RunRecord]:
+    """Make tasks some of mteb's own, of which the record keeps no predictions."""
+    blocks = {**record.provenance["mteb"]["tasks"], **{name: {} for name in names}}
+    mtebs = {name: replace(task, local=None) if name in names else task for name, task in tasks.items()}
+    return mtebs, replace(record, provenance={"mteb": {"tasks": blocks}})
+
+
+def test_predictions_that_are_kept_cannot_be_gone(tasks: Tasks) -> None:
+    record = record_of(tasks, predictions_of(3))
+    nothing = {**predictions_of(3), "pairs": NOTHING["pairs"]}
+    for forgotten, fact in (((), "those of 24 items are kept"), (("pairs",), "always kept")):
+        _, told = forget(tasks, record, *forgotten)
+        (wrong,) = rescore_record(told, tasks, nothing).wrong
+        assert not missing_facts(wrong, "pairs has no predictions", fact)
+
+
 def test_averages_count_what_cannot_be_scored_again(tasks: Tasks) -> None:
     predictions = predictions_of(3)
-    record = record_of(tasks, predictions)
+    known, record = tasks, record_of(tasks, predictions)
+    tasks, record = forget(known, record, "search")
     nothing = {**predictions, "search": NOTHING["search"]}
     found = rescore_record(record, tasks, nothing)
     assert (found.wrong, found.unchecked) == ((), ("all main_score", "all ndcg@10"))
     scores = tuple(replace(s, value=s.value + 0.1 * (s.task == "avg")) for s in record.scores)
     (wrong,) = rescore_record(replace(record, scores=scores), tasks, nothing).wrong
     assert wrong.split()[:3] == ["avg", "all", "main_score"]
+    tasks, record = forget(known, record, *known)
     assert rescore_tasks(list(tasks.values()), NOTHING, record) == ()
 
 
@@ -142,7 +160,7 @@ def test_a_score_that_no_suite_has(tasks: Tasks, name: tuple[str, str, str]) -> 
 
 
 def test_scores_of_which_nothing_is_kept_are_known_by_their_names(tasks: Tasks) -> None:
-    record = record_of(tasks, predictions_of(6))
+    tasks, record = forget(tasks, record_of(tasks, predictions_of(6)), *tasks)
     part, rank = Score("pairs", "en", "spearman", 0.5, 9), Score("search", "all", "map@5", 0.5, 8)
     odd = Score("avg", "all", "MAIN", 0.99, 5)
     found = rescore_record(replace(record, scores=(*record.scores, part, rank)), tasks, NOTHING)
@@ -155,11 +173,12 @@ def test_scores_of_which_nothing_is_kept_are_known_by_their_names(tasks: Tasks) 
 
 def test_averages_of_retrieval_in_another_order(tasks: Tasks) -> None:
     """The first average is the one that tables show."""
+    tasks, kept = forget(tasks, record_of(tasks, predictions_of(7)), "search")
     search = {"search": tasks["search"]}
     entry = MtebEntry("test", "default", {"ndcg_at_10": 0.5, "recall_at_10": 0.9}, 8)
     scores = suite_scores([*search.values()], {"search": [entry]})
     facts = {"search": {"items": 8, "sha256": "", "reference": True}}
-    record = replace(record_of(tasks, predictions_of(7)), tasks=facts, scores=scores)
+    record = replace(kept, tasks=facts, scores=scores)
     found = rescore_record(record, search, NOTHING)
     assert (found.wrong, found.unchecked) == ((), ("all ndcg@10", "all ndcg@10"))
     assert found.beside == ("all recall@10", "all recall@10")

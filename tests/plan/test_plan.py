@@ -271,7 +271,7 @@ def test_a_failed_cell_of_a_shard_stays_out_and_is_named(cli: Cli, tmp_path: Pat
     forge(path, lambda record: record.update(failed, scores=[]))
     code, out, _ = cli("merge", "results", "--into", "merged")
     assert (code, missing_facts(out, "1 failed cells", "mini/noise/seed-2/toy.json")) == (0, [])
-    assert out.splitlines()[-1].startswith("merged/local: 1 records")
+    assert out.splitlines()[-1].startswith("merged/local: 1 record ")
 
 
 def test_two_campaigns_in_a_folder_are_refused(cli: Cli) -> None:

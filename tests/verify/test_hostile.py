@@ -175,7 +175,7 @@ def close(monkeypatch: pytest.MonkeyPatch) -> Close:
 def test_a_folder_that_cannot_be_read_is_named(results: Cli, close: Close, folder: Path, left: int) -> None:
     close(folder)
     assert found_by_verify(results) == {where(folder): {"shape"}}
-    facts = f"{where(folder)}: shape: ", "can't be read", "Permission denied", f"{left} records, "
+    facts = f"{where(folder)}: shape: ", "can't be read", "Permission denied", f"{left} record"
     assert missing_facts(results("verify")[1], *facts) == []
     for words in (("report",), ("compare", "noise", "word_overlap"), ("stats",)):
         code, _, err = results(*words)

@@ -278,5 +278,5 @@ def test_another_name_hides_no_labels(cli: Cli) -> None:
     shutil.move(path.parents[1], path.parents[2] / "mine")
     forge(renamed, lambda record: record.update(method="mine", name="simcse"))
     code, out, err = cli("report")
-    assert (code, missing_facts(err, "its stages sup_simcse are of no method that it names")) == (1, []), err
+    assert (code, missing_facts(err, "its stage sup_simcse learns from labels")) == (1, []), err
     assert not re.search(r"mine +1 +\d", out)
