@@ -10,8 +10,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-INTERRUPTED = "interrupted; finished cells are kept, repeat the command to resume"
-_PRETRAINING = "interrupted; repeat the command to resume from its last checkpoint, if it made one"
+from bench.interrupts import describe_interrupt
+
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 _PATIENCE = 3.0  # seconds in which a second Ctrl-C is ignored
 
@@ -73,8 +73,7 @@ def _handle_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _exit_interrupted() -> None:
-    line = _PRETRAINING if sys.argv[1:2] == ["pretrain"] else INTERRUPTED
-    os.write(2, f"\n{line}\n".encode())
+    os.write(2, f"\n{describe_interrupt(sys.argv[1:])}\n".encode())
     os._exit(130)
 
 

@@ -8,7 +8,7 @@ import click
 
 from bench.cli.options import print_stderr, results_option
 from bench.cli.strict_options import strict_option
-from bench.errors import InputError
+from bench.errors import InputError, printable
 
 _KINDS = ("stages", "checkpoints", "vectors", "backbones")
 kinds_argument = click.argument("kinds", nargs=-1, type=click.Choice(_KINDS), metavar="[KIND]...")
@@ -31,12 +31,12 @@ def list_cache_command(kinds: tuple[str, ...], results: Path) -> None:
 
     entries = [entry for entry in find_cache_entries(results) if not kinds or entry.kind in kinds]
     for entry in entries if kinds else ():
-        click.echo(f"{entry.kind:12} {_format_size(entry.size):>12}  {entry.path}")
+        click.echo(printable(f"{entry.kind:12} {_format_size(entry.size):>12}  {entry.path}"))
     for kind in () if kinds else _KINDS:
         found = [entry for entry in entries if entry.kind == kind]
         places = sorted({str(entry.path.parent) for entry in found})
         size = _format_size(sum(entry.size for entry in found))
-        click.echo(f"{kind:12} {len(found):6,} {size:>12}  {', '.join(places)}".rstrip())
+        click.echo(printable(f"{kind:12} {len(found):6,} {size:>12}  {', '.join(places)}".rstrip()))
     click.echo(f"total {_format_size(sum(entry.size for entry in entries))}")
 
 
@@ -52,13 +52,13 @@ def clear_cache_command(kinds: tuple[str, ...], everything: bool, dry_run: bool,
     backbone is trained again when it is needed.
     """
     from bench.execution.cache_contents import check_no_run, find_cache_entries, remove_cache_entry
+    from bench.records.filesystem import is_locked
 
     if everything == bool(kinds):
         what = "kinds and --all" if everything else "nothing is named"
         raise InputError(what, where="bench cache clear", expected=f"some of {', '.join(_KINDS)}, or --all")
     chosen = kinds or _KINDS
-    if not dry_run:
-        check_no_run(results)
+    check_no_run(results)
     entries = [entry for entry in find_cache_entries(results) if entry.kind in chosen]
     for kind in _KINDS:
         if kind not in chosen:
@@ -66,10 +66,10 @@ def clear_cache_command(kinds: tuple[str, ...], everything: bool, dry_run: bool,
         removed, size = 0, 0
         for entry in (entry for entry in entries if entry.kind == kind):
             bytes_of_entry = entry.size
-            if dry_run or remove_cache_entry(entry):
-                removed, size = removed + 1, size + bytes_of_entry
+            if is_locked(entry.lock) or not (dry_run or remove_cache_entry(entry)):
+                print_stderr(printable(f"{entry.path} stays: a process is making it"))
             else:
-                print_stderr(f"{entry.path} stays: a process is making it")
+                removed, size = removed + 1, size + bytes_of_entry
         done = "to remove" if dry_run else "removed"
         click.echo(f"{kind}: {removed:,} {done}, {_format_size(size)}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -16,6 +16,7 @@ from bench.cli import completion
 from bench.cli.signals import handle_sigterm
 from bench.cli.strict_options import strict_option
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
+from bench.interrupts import describe_interrupt
 from bench.version import __version__
 
 COMMANDS = {
@@ -159,9 +160,9 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(1)
         if "--debug" in argv and not isinstance(error, click.Abort | BrokenPipeError):
             raise
-        code = _print_error(error)
+        code = _print_error(error, argv)
     except KeyboardInterrupt as error:
-        code = _print_error(click.Abort(), error)
+        code = _print_error(click.Abort(), argv, error)
     sys.exit(code)
 
 
@@ -185,15 +186,15 @@ def _set_environment(arguments: list[str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _print_error(error: Exception, cause: BaseException | None = None) -> int:
+def _print_error(error: Exception, arguments: Sequence[str], cause: BaseException | None = None) -> int:
     """Print an error as one line; return its exit code."""
     if isinstance(error, BrokenPipeError):  # as with `bench report | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     if isinstance(error, click.Abort):
         cause = cause or error.__cause__
-        notes = getattr(cause, "__notes__", ["finished cells are kept, repeat the command to resume"])
-        click.echo(f"interrupted; {notes[0]}", err=True)
+        notes = getattr(cause, "__notes__", [])
+        click.echo(f"interrupted; {notes[0]}" if notes else describe_interrupt(arguments), err=True)
         return TerminatedError.exit_code if isinstance(cause, TerminatedError) else 130
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)

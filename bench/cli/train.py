@@ -29,6 +29,7 @@ from bench.cli.options import (
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import CellFailedError, InputError, printable
+from bench.records.filesystem import hold_output, pretraining_lock
 
 if TYPE_CHECKING:
     from bench.config.profiles import Profile
@@ -92,8 +93,8 @@ def pretrain_command(
     """Pretrain a profile's own BERT, or add a masked-LM head.
 
     Profile mini's backbone was made with it; diffcse and infocse need minilm-mlm in profile minilm. Every
-    minute the model is saved in OUT-unfinished; the finished one is in OUT. Every five minutes, at Ctrl-C and
-    at SIGTERM the training's state is saved, with which the same command goes on.
+    minute the model is saved in OUT-unfinished; the finished one is in OUT. After five minutes of training,
+    every five minutes, at Ctrl-C and at SIGTERM its state is saved, from which the same command goes on.
     """
     began = time.monotonic()
     from bench.config import profiles
@@ -130,6 +131,7 @@ def pretrain_command(
     if precision != "fp32":
         command += f" --precision {precision}"
     with (
+        hold_output(out, pretraining_lock(out)),
         _describe_interrupt(out),
         torch_threads(threads, needs_torch=True),
         train_at_precision(precision),
@@ -157,11 +159,11 @@ def _describe_interrupt(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as error:
-        kept = checkpoint_path(out)
+        kept, model = checkpoint_path(out), out.with_name(f"{out.name}-unfinished")
+        note = "there is no checkpoint in a training's first five minutes: the command starts again"
         if kept.exists():
-            error.add_note(f"repeat the command to resume from {kept}")
-        else:
-            error.add_note("nothing is kept of a training's first five minutes")
+            note = f"repeat the command to resume from {kept}"
+        error.add_note(note + (f"; {model} has the model of the last minute" if model.exists() else ""))
         raise
 
 
@@ -177,8 +179,9 @@ def _print_result(out: Path, facts: Mapping[str, Any]) -> None:
         f"after {facts['settings']['steps']:,} steps, {accuracy}{facts['cpu_seconds']:.0f} CPU s"
     )
     if loss > LEARNED * known:
+        how = "barely better" if loss < known else "no better"
         print_stderr(
-            f"{out}: barely better than token frequencies, whose loss is {known:.3f}: "
+            f"{out}: {how} than token frequencies, whose loss is {known:.3f}: "
             "use more steps, a smaller rate or a longer warm-up"
         )
 

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from bench.errors import StorageError
 from bench.execution.stage_cache import CHECKPOINTS
 from bench.plan.backbones import backbone_cache_folder
-from bench.records.filesystem import is_locked
+from bench.records.filesystem import is_locked, pretraining_lock
 
 KINDS = ("stages", "checkpoints", "vectors", "backbones")
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -70,11 +70,12 @@ def _find_vectors(root: Path) -> Iterator[CacheEntry]:
 
 def _find_backbones(root: Path) -> Iterator[CacheEntry]:
     for path in root.glob("*"):
-        if path.name.endswith(_CHECKPOINT):
-            name = path.name.removeprefix(".").removesuffix(_CHECKPOINT)
-            yield CacheEntry("checkpoints", path, root / f".{name}.lock")
+        if _CHECKPOINT in path.name:  # a killed process's temporary file too
+            name = path.name.removeprefix(".").partition(_CHECKPOINT)[0]
+            yield CacheEntry("checkpoints", path, pretraining_lock(root / name))
         elif (path / "config.json").is_file() and not path.name.startswith("."):
-            yield CacheEntry("backbones", path, root / f".{path.name.removesuffix(_UNFINISHED)}.lock")
+            name = path.name.removesuffix(_UNFINISHED)
+            yield CacheEntry("backbones", path, pretraining_lock(root / name))
 
 
 def check_no_run(results: Path) -> None:

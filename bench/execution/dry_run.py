@@ -226,7 +226,8 @@ def describe_checkpoints(jobs: Iterable[Job], cache: StageCache) -> str | None:
         return None
     size = f"about {max(sizes) / 1e6:,.1f} MB" if max(sizes) else "four times its weights"
     place = cache.root / CHECKPOINTS
-    return f"checkpoints: after five minutes a stage in training keeps {size} in {place}, freed at its end"
+    keeps = f"after five minutes a stage in training keeps {size} in {place}"
+    return f"checkpoints: {keeps} (twice that as it is replaced), freed at its end"
 
 
 def list_plan_inputs(plan: Plan) -> list[tuple[str, str]]:

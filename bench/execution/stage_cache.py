@@ -113,8 +113,9 @@ class StageCache:
         states = self.root / CHECKPOINTS
         for path in (*states.glob("*.safetensors"), *find_temporary_files(states)):
             name = path.name.removeprefix(".")
-            if (self.root / name.partition(".")[0]).is_dir():
-                remove_with_leftovers(states / f"{name.partition('.')[0]}.safetensors")
+            key = name.partition(".")[0]
+            if is_complete_stage(self.root / key):  # a damaged one is being made again
+                remove_with_leftovers(states / f"{key}.safetensors")
         # where locks don't tell living processes from killed ones, all folders stay
         leftovers = list(self.root.glob(".*.tmp"))
         if not leftovers or not do_locks_exclude(self.root):

@@ -19,7 +19,7 @@ from bench.stats.difference_test import PAIRED, WELCH
 WORDS = {status: status.upper() if status in BAD else str(status) for status in Status}
 WORDS[Status.DIFFERENT] = "NOT COMPARABLE"
 ACCEPT = "bench check --update --why TEXT accepts it"
-PIN = "install the reference's versions; --allow-versions passes it as it is"
+PIN = "install the reference's versions, or accept others with --allow-versions"
 FORMAT = 2
 """Of the JSON; 1 had no questions."""
 _WITHOUT = {Status.FAILED: "failed", Status.MISSING: "is missing", Status.DIFFERENT: "isn't the reference's"}
@@ -89,8 +89,8 @@ def describe_unseen(gate: Gate) -> str:
         return ""
     versions = "; ".join(dict.fromkeys(line for cell in cells for line in cell.versions))
     names = ", ".join(cell_name(cell.key) for cell in cells)
-    text = f"other versions ({versions}) leave only the averages of trained cells to compare: in {names} "
-    text += f"a change that costs less than {_describe_sight(cells)} passes unseen"
+    text = f"other versions ({versions}), so only averages of trained cells were compared: in {names} "
+    text += f"a change that costs less than {_describe_sight(cells)} would not show"
     if any(cell.status is Status.UNVERIFIED for cell in cells):
         text += f"; {PIN}"
     return replace_unprintable(text)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from bench.errors import InputError
 from bench.plan.plan import Plan
 from bench.records.campaign_manifest import seal_campaign_files
-from bench.records.filesystem import create_folder_atomically, write_atomically
+from bench.records.filesystem import create_folder_atomically, hold_output, write_atomically
 from bench.records.record import safe_name
 from bench.reports.campaign import GRADIENT
 from bench.stages import planned_steps
@@ -39,7 +37,7 @@ def write_sampled(out: Path, seed: int) -> list[Path]:
 
     Raises InputError if another process writes them.
     """
-    with _hold_measurement(out / SAMPLED):
+    with hold_output(out / SAMPLED, _lock_of(out / SAMPLED)):
         return _write_sampled_files(out, seed)
 
 
@@ -130,25 +128,8 @@ def measurement_folder(plan: Plan, out: Path) -> Path:
     return out / f"{safe_name(cell.method)}-seed-{cell.seed}"
 
 
-@contextmanager
-def _hold_measurement(path: Path) -> Iterator[None]:
-    """Hold the lock of a file or folder of measurements; raises InputError if another process has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
-    # where locks are missing, the name of the finished folder decides
-    with suppress(OSError, NotImplementedError):
-        try:
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            hint = "wait for it, or name another folder"
-            raise InputError("another process is measuring this", where=str(path), hint=hint) from error
-    try:
-        yield
-    finally:
-        if lock.is_locked:
-            with suppress(OSError):  # Windows removes no open file
-                Path(lock.lock_file).unlink(missing_ok=True)
-            lock.release()
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
 
 
 def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> Path:
@@ -158,7 +139,7 @@ def measure_training(plan: Plan, final: Path, most: int, progress: Progress) -> 
     holds no weights: a campaign's records are searched beside it. Raises InputError if another process
     measures it, or has done so.
     """
-    with _hold_measurement(final):
+    with hold_output(final, _lock_of(final)):
         if final.exists():
             raise InputError("the folder already exists", where=str(final), expected="a new one")
         with create_folder_atomically(final) as folder:

@@ -12,7 +12,7 @@ from bench.plan import cell_expansion
 from bench.plan.cell import Cell
 from bench.plan.job import MATCHED
 from bench.registry import METHODS
-from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_steps
+from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_sentences, planned_steps
 
 
 def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -72,7 +72,8 @@ def _describe_training(stage: StageSpec, sentences: int) -> str:
         batch = int(config["batch_size"])
         steps = planned_steps({"epochs": 0, **config}, sentences)
         if steps:
-            parts.append(f"{steps:,} steps of {batch:,} = {steps * batch:,} sentences")
+            total = planned_sentences(config, sentences) if sentences else steps * batch
+            parts.append(f"{steps:,} steps of {batch:,} = {total:,} sentences")
         else:
             epochs = config.get("epochs", 1)
             parts.append(f"{epochs} epoch{'s' * (epochs != 1)} in steps of {batch:,}")

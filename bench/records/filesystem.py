@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from bench.errors import DataError, InputError
 
 LONGEST = 255  # bytes of a name on most file systems
@@ -289,6 +291,33 @@ def _read_process_start(number: int) -> str | None:
         return None
     fields = line.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
     return fields[19] if len(fields) > 19 else None
+
+
+@contextmanager
+def hold_output(path: Path, lock_file: Path) -> Iterator[None]:
+    """Hold the lock of a file or folder that is being made; raises InputError if another process has it."""
+    lock = FileLock(lock_file)
+    # where locks are missing, the name of the finished output decides
+    with suppress(OSError, NotImplementedError):
+        lock_file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            what = "another process is making this"
+            hint = "wait for it, or name another output"
+            raise InputError(what, where=str(path), hint=hint) from error
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            with suppress(OSError):  # Windows removes no open file
+                lock_file.unlink(missing_ok=True)
+            lock.release()
+
+
+def pretraining_lock(out: Path) -> Path:
+    """Return the lock that a pretraining into a folder holds."""
+    return out.with_name(f".{out.name}.pretrain.lock")
 
 
 def read_regular_file(path: Path) -> bytes:

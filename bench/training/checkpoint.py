@@ -130,7 +130,8 @@ class Checkpoint:
         self.parts["objective"] = state_of_objective
         computed = {name: fact() if callable(fact) else fact for name, fact in facts.items()}
         settings = {**asdict(settings), **computed}
-        self._identity |= {"settings": settings, "start": state_of_objective.digest()}
+        kernels = torch.backends.cpu.get_cpu_capability()
+        self._identity |= {"settings": settings, "kernels": kernels, "start": state_of_objective.digest()}
         state = self._read() if is_first_process() else None
         if not broadcast_from_first(lambda: float(state is not None)):
             return 0
@@ -159,6 +160,8 @@ class Checkpoint:
             found, own = state["identity"], self._identity
             names = [name for name in found.keys() | own.keys() if found.get(name) != own.get(name)]
             reason = f"it belongs to another training ({', '.join(sorted(names))})" if names else ""
+            if not names and not self._is_possible(state):
+                reason = "it is no checkpoint of this training"
         except FileNotFoundError:
             return None
         except (DataError, KeyError, AttributeError, TypeError) as error:
@@ -167,6 +170,14 @@ class Checkpoint:
             return state
         self._say(f"the checkpoint {path.name} is not used: {reason}; training starts from its first step")
         return None
+
+    def _is_possible(self, state: Mapping[str, Any]) -> bool:
+        """Return whether a state has a step of this training, times, and all parts."""
+        step, most = state.get("step"), self._identity["settings"].get("steps")
+        counted = type(step) is int and step > 0 and (most is None or step <= most)
+        times = (state.get("seconds"), state.get("cpu_seconds"))
+        timed = all(isinstance(time, float | int) and time >= 0 for time in times)
+        return counted and timed and state.get("parts", {}).keys() == self.parts.keys()
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -253,7 +264,7 @@ class Checkpoint:
         worth = self.path is not None and (self._kept > 0 or self.seconds >= EVERY)
         if self._asked is None and worth:
             self._asked = number, now
-            os.write(2, b"\nending after this step, with a checkpoint\n")
+            os.write(2, b"\nending after a step, with a checkpoint\n")
         elif self._asked is None:
             self._asked = number, now
             self._pass_signal_on()

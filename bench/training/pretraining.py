@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import BertConfig, BertForMaskedLM
 
 from bench.data.corpus import Corpus, make_corpus, read_corpus
 from bench.data.text_lines import number_sentences
-from bench.errors import BenchError, DataError, InputError
+from bench.errors import BenchError, DataError, InputError, storage_reason
 from bench.nn.backbone import silence_libraries, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_folder import PRETRAINING, ModelFolder
@@ -129,10 +130,15 @@ class Training:
             if time.monotonic() - kept_at < _SECONDS:
                 return
             now = curve()
-            with replace_folder(unfinished) as folder:
-                facts = {**collect(now), "unfinished": True}
-                _write_model(copy.deepcopy(model), tokenizer, self.settings.max_length, facts, folder)
             kept_at = time.monotonic()
+            try:
+                with replace_folder(unfinished) as folder:
+                    facts = {**collect(now), "unfinished": True}
+                    _write_model(copy.deepcopy(model), tokenizer, self.settings.max_length, facts, folder)
+            except (OSError, SafetensorError) as error:  # a full disk costs this copy only
+                if self.say:
+                    self.say(f"{unfinished} can't be written: {storage_reason(error) or error}")
+                return
             if self.say:
                 self.say(f"loss {now[-1][1]:.3f} after {step:,} steps; the model is kept")
 

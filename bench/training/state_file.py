@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -87,6 +88,13 @@ class _Packer:
         return self._names[id(tensor)]
 
 
+_DAMAGE = (
+    *(SafetensorError, OSError, ValueError, KeyError, TypeError),
+    *(AttributeError, OverflowError, RecursionError),
+)
+"""What reading a damaged or forged file raises."""
+
+
 class _Unpacker:
     """The reverse of :class:`_Packer`; tensors of other devices than the CPU go to ``device``."""
 
@@ -158,6 +166,8 @@ def write_state(path: Path, data: str, tensors: Mapping[str, Tensor]) -> None:
 def read_state(path: Path, device: torch.device | str) -> Any:
     """Read what :func:`write_state` wrote; DataError for a damaged file, FileNotFoundError for none."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
+            raise DataError("it is no regular file", where=path.name)
         with safe_open(path, framework="pt") as opened:
             facts = opened.metadata() or {}
             # copied: a mapped file gives tensors at odd addresses, where kernels may round differently
@@ -168,7 +178,7 @@ def read_state(path: Path, device: torch.device | str) -> Any:
         return _Unpacker(tensors, device).unpack(json.loads(data))
     except FileNotFoundError:
         raise
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+    except _DAMAGE as error:
         raise DataError(f"it can't be read: {type(error).__name__}", where=path.name) from error
 
 

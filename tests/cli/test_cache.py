@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from bench.records.filesystem import hold_output, pretraining_lock
 from tests.support.cli import Cli, refusal
 
 KEY, OTHER = "a" * 64, "b" * 64
@@ -19,6 +20,7 @@ FILES = {
     "cache/backbones/mini-1/config.json": 100_000,
     "cache/backbones/mini-1-unfinished/config.json": 100_000,
     "cache/backbones/mini-1-checkpoint.safetensors": 700_000,
+    "cache/backbones/.mini-1-checkpoint.safetensors.host.1.000000000000.tmp": 600_000,
 }
 OWN = [
     "results/.stages/notes.txt",
@@ -47,11 +49,11 @@ def test_kinds_are_listed_with_their_sizes(cli: Cli, tmp_path: Path) -> None:
     rows = [line.split()[:3] for line in out.splitlines()]
     assert rows[:4] == [
         ["stages", "2", "3.1"],
-        ["checkpoints", "3", "3.7"],
+        ["checkpoints", "4", "4.3"],
         ["vectors", "1", "0.5"],
         ["backbones", "2", "0.2"],
     ]
-    assert rows[4] == ["total", "7.5", "MB"]
+    assert rows[4] == ["total", "8.1", "MB"]
     assert str(tmp_path / "cache" / "backbones") in out
     out = cli("cache", "list", "vectors")[1]
     assert out.splitlines() == [f"vectors            0.5 MB  results/.vectors/{KEY}.npz", "total 0.5 MB"]
@@ -61,10 +63,10 @@ def test_kinds_are_listed_with_their_sizes(cli: Cli, tmp_path: Path) -> None:
 def test_named_kinds_are_cleared_and_nothing_else(cli: Cli, tmp_path: Path) -> None:
     assert cli("cache", "clear", "stages", "checkpoints", "--dry-run")[1].splitlines() == [
         "stages: 2 to remove, 3.1 MB",
-        "checkpoints: 3 to remove, 3.7 MB",
+        "checkpoints: 4 to remove, 4.3 MB",
     ]
     assert present(tmp_path) == set(FILES)
-    assert cli("cache", "clear", "checkpoints")[1] == "checkpoints: 3 removed, 3.7 MB\n"
+    assert cli("cache", "clear", "checkpoints")[1] == "checkpoints: 4 removed, 4.3 MB\n"
     assert present(tmp_path) == {name for name in FILES if "checkpoint" not in name}
     assert cli("cache", "clear", "--all")[0] == 0
     assert present(tmp_path) == set()
@@ -74,11 +76,13 @@ def test_named_kinds_are_cleared_and_nothing_else(cli: Cli, tmp_path: Path) -> N
 def test_what_is_in_use_stays(cli: Cli, tmp_path: Path) -> None:
     with FileLock(tmp_path / "results" / ".stages" / f".{OTHER}.lock"):
         code, out, err = cli("cache", "clear", "stages", "checkpoints")
-    assert (code, out) == (0, "stages: 1 removed, 3.0 MB\ncheckpoints: 1 removed, 0.7 MB\n")
+    assert (code, out) == (0, "stages: 1 removed, 3.0 MB\ncheckpoints: 2 removed, 1.3 MB\n")
     assert err.count("stays: a process is making it") == 3
     (tmp_path / "results" / "local" / ".locks").mkdir()
     with FileLock(tmp_path / "results" / "local" / ".locks" / "mini.lock"):
-        assert "a run computes a cell of campaign 'local'" in refusal(cli, "cache", "clear", "--all", code=1)
+        for words in (("--all",), ("--all", "--dry-run")):
+            err = refusal(cli, "cache", "clear", *words, code=1)
+            assert "a run computes a cell of campaign 'local'" in err
     assert (tmp_path / "results" / ".vectors" / f"{KEY}.npz").exists()
 
 
@@ -96,3 +100,19 @@ def test_kinds_or_all_are_needed(cli: Cli) -> None:
     assert "some of stages, checkpoints, vectors, backbones, or --all" in refusal(cli, "cache", "clear")
     assert "kinds and --all" in refusal(cli, "cache", "clear", "stages", "--all")
     assert cli("cache", "clear", "records")[0] == 2
+
+
+def test_a_dry_run_and_a_pretraining_by_hand_leave_what_is_made(cli: Cli, tmp_path: Path) -> None:
+    out = tmp_path / "cache" / "backbones" / "mini-1"
+    with hold_output(out, pretraining_lock(out)):
+        for words in (("--dry-run",), ()):
+            _, said, err = cli("cache", "clear", "checkpoints", "backbones", *words)
+            assert ("backbones: 0 " in said, err.count("stays: a process is making it")) == (True, 4)
+    assert {name for name in FILES if "backbones" in name} <= present(tmp_path)
+
+
+def test_names_are_printed_without_controls(cli: Cli, tmp_path: Path) -> None:
+    name = f"{KEY}\n\x1b]0;own\x07.safetensors"
+    (tmp_path / "results" / ".stages" / ".checkpoints" / name).write_bytes(b"x")
+    out = cli("cache", "list", "checkpoints")[1]
+    assert (len(out.splitlines()), "\x1b" in out) == (6, False)

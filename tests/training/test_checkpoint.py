@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
 import random
 import signal
 import subprocess
@@ -26,6 +28,7 @@ from bench.errors import BenchError, DataError, TerminatedError
 from bench.execution import encoder_builder
 from bench.execution.stage_cache import StageCache
 from bench.nn.model_folder import hash_model
+from bench.records.filesystem import hold_output, pretraining_lock
 from bench.stages import Stage
 from bench.training import checkpoint as checkpoints
 from bench.training import masked_lm_training, pretraining
@@ -37,7 +40,7 @@ from bench.training.pretraining import checkpoint_path, pretrain
 from bench.training.process_group import run_processes
 from bench.training.state_file import pack_state, read_state, write_state
 from bench.training.two_phase_step import WholeStep, prepare_steps
-from tests.support.cli import Cli
+from tests.support.cli import Cli, refusal
 from tests.support.rank_work import Resumed, Stop
 from tests.support.stages import ensure
 from tests.support.train import spec
@@ -181,6 +184,43 @@ def test_another_or_damaged_checkpoint_is_not_used(
         path.write_bytes(damage)
         assert train() == whole
         assert "is not used: it" in capsys.readouterr().err
+    os.mkfifo(path)
+    assert train() == whole
+    assert "is not used: it is no regular file" in capsys.readouterr().err
+
+
+FORGED: list[tuple[str, Any]] = [
+    *(("step", value) for value in (None, "3", -3, 0, 10**6)),
+    *(("seconds", "3"), ("cpu_seconds", None), ("parts", {})),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), FORGED)
+def test_a_forged_checkpoint_is_not_used(
+    name: str, value: Any, tiny_bert: Path, tmp_path: Path, always: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "state.safetensors"
+    given = {"checkpoint": path}
+    with pytest.raises(KeyboardInterrupt):
+        train_alone("simcse", tiny_bert, tmp_path, given | {"progress": kill_at(3)})
+    state = read_state(path, "cpu")
+    write_state(path, *pack_state(state | {name: value}))
+    assert contents(train_alone("simcse", tiny_bert, tmp_path, given)) == contents(
+        train_alone("simcse", tiny_bert, tmp_path)
+    )
+    assert "is not used: it is no checkpoint of this training" in capsys.readouterr().err
+
+
+def test_other_kernels_of_a_processor_start_again(
+    tiny_bert: Path, tmp_path: Path, always: None, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    given = {"checkpoint": tmp_path / "state.safetensors"}
+    with pytest.raises(KeyboardInterrupt):
+        train_alone("simcse", tiny_bert, tmp_path, given | {"progress": kill_at(3)})
+    monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda: "DEFAULT")
+    train_alone("simcse", tiny_bert, tmp_path, given)
+    assert "another training (kernels)" in capsys.readouterr().err
 
 
 def test_a_full_disk_costs_the_checkpoint_only(
@@ -223,6 +263,10 @@ def test_a_finished_stage_has_no_checkpoint(tmp_path: Path) -> None:
     other.write_bytes(b"of an unfinished stage")
     cache.clear_leftovers()
     assert [*path.parent.iterdir()] == [other]
+    path.write_bytes(b"of a damaged stage that is made again")
+    (cache.root / stage.key / "facts.json").write_text("{}")
+    cache.clear_leftovers()
+    assert path.exists()
 
 
 @pytest.fixture
@@ -484,7 +528,10 @@ def test_other_settings_of_a_pretraining_start_again(
 @pytest.mark.parametrize(
     ("every", "said"),
     [
-        (300.0, "interrupted; nothing is kept of a training's first five minutes"),
+        (
+            300.0,
+            "interrupted; there is no checkpoint in a training's first five minutes: the command starts again",
+        ),
         (0.0, "interrupted; repeat the command to resume from made-checkpoint.safetensors"),
     ],
 )
@@ -507,3 +554,26 @@ def test_an_interrupted_pretraining_says_what_it_kept(
     code, _, err = cli("pretrain", "--corpus", "own.txt", "--out", "made")
     assert (code, err.splitlines()[-1]) == (130, said)
     assert (tmp_path / "made-checkpoint.safetensors").exists() is (not every)
+
+
+def test_a_full_disk_costs_a_pretraining_its_copy_only(
+    text: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pretraining, "_SECONDS", 0.0)
+    monkeypatch.setattr(pretraining, "replace_folder", full)
+    pretrain(text, SETTINGS, out=tmp_path / "m", seed=1, command="c", say=said.append)
+    assert [line for line in said if "m-unfinished can't be written: No space left" in line]
+    assert (tmp_path / "m" / "model.safetensors").exists()
+
+
+def test_one_pretraining_writes_a_folder(text: Corpus, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("\n".join(text.sentences))
+    with hold_output(tmp_path / "made", pretraining_lock(tmp_path / "made")):
+        err = refusal(cli, "pretrain", "--corpus", "own.txt", "--out", "made")
+        assert "another process is making this" in err
+    assert not [*tmp_path.glob(".made*")]
