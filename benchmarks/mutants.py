@@ -110,6 +110,7 @@ def judged(name: str, group: str, ran: Ran) -> Row:
     if ran.code not in (0, 1) or verdict is None:
         return Row(name, group, CRASHED, f"exit code {ran.code}", cpu_seconds=cpu, said=ran.error)
     cells = [*verdict["cells"], *([verdict["overall"]] if verdict.get("overall") else [])]
+    cells += verdict.get("wrong_values", [])
     bad = [cell for cell in cells if cell["status"] in _BAD]
     if (ran.code == 1) != bool(bad):
         return Row(name, group, CRASHED, "exit code and verdict differ", cpu_seconds=cpu, said=ran.error)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 RESCORE, RECOMPUTE, RETRAIN, REFUSED = "rescore", "recompute", "retrain", "refused"
 """The gate's questions; "refused": other data than the reference's, which is not comparable."""
-UNSEEN = "unseen"
-"""Of an error that changes no number of the reference."""
+KNOWN = "known value"
+"""Of an error that changes no number of the reference: a value that is known without the program shows it."""
 
 
 class DoesNotApplyError(Exception):
@@ -375,14 +375,14 @@ TRAINING = (
         "weight_decay=settings.weight_decay, betas=(0.999, 0.9), fused=True",
     ),
     Mutation(
-        "gradients_add_up", "gradient", LOOP, "            self._optimizer.zero_grad(set_to_none=True)\n", ""
+        "gradients_add_up", "gradient", LOOP, "            self.optimizer.zero_grad(set_to_none=True)\n", ""
     ),
     Mutation(
         "zeroed_after_backward",
         "gradient",
         LOOP,
-        "self._optimizer.zero_grad(set_to_none=True)\n            torch.autograd.backward(loss)\n",
-        "torch.autograd.backward(loss)\n            self._optimizer.zero_grad(set_to_none=True)\n",
+        "self.optimizer.zero_grad(set_to_none=True)\n            torch.autograd.backward(loss)\n",
+        "torch.autograd.backward(loss)\n            self.optimizer.zero_grad(set_to_none=True)\n",
     ),
     Mutation(
         "trained_in_bfloat16",
@@ -431,7 +431,7 @@ REACHED = (
         EMBED,
         'np.clip(np.einsum("ij,ij->i", a, b) / norms, -1.0, 1.0)',
         'np.clip(np.abs(np.einsum("ij,ij->i", a, b)) / norms, -1.0, 1.0)',
-        RECOMPUTE,
+        KNOWN,
     ),
     Mutation(
         "vectors_in_half_precision",
@@ -449,7 +449,7 @@ REACHED = (
         "    finite = np.isfinite(vectors).all(axis=1)\n    if not finite.all():",
         "    vectors = np.nan_to_num(vectors)\n"
         "    finite = np.isfinite(vectors).all(axis=1)\n    if not finite.all():",
-        UNSEEN,
+        KNOWN,
     ),
     Mutation(
         "duplicate_pairs_dropped",
@@ -474,7 +474,7 @@ REACHED = (
         "bench/stats/seed_pairs.py",
         "half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)",
         "half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n) / 3",
-        UNSEEN,
+        KNOWN,
     ),
     Mutation(
         "largest_regularisation_at_ties",
@@ -482,6 +482,7 @@ REACHED = (
         TRANSFER,
         "return int(np.argmax(np.round(100 * accuracies, 2)))",
         "return len(accuracies) - 1 - int(np.argmax(np.round(100 * accuracies, 2)[::-1]))",
+        KNOWN,
     ),
     Mutation(
         "fitted_on_one_fold",
@@ -562,8 +563,8 @@ REACHED = (
         LOOP,
         "        if self._settings.clip:\n"
         "            self.norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)\n"
-        "        self._optimizer.step()\n",
-        "        self._optimizer.step()\n"
+        "        self.optimizer.step()\n",
+        "        self.optimizer.step()\n"
         "        if self._settings.clip:\n"
         "            self.norm = nn.utils.clip_grad_norm_(self._parameters, self._settings.clip)\n",
     ),

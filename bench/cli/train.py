@@ -160,7 +160,7 @@ def _describe_interrupt(out: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         kept, model = checkpoint_path(out), out.with_name(f"{out.name}-unfinished")
-        note = "there is no checkpoint in a training's first five minutes: the command starts again"
+        note = "a training's first five minutes have no checkpoint: the command starts again"
         if kept.exists():
             note = f"repeat the command to resume from {kept}"
         error.add_note(note + (f"; {model} has the model of the last minute" if model.exists() else ""))

@@ -121,14 +121,17 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
 
     It fails for a significant drop. It asks, in order: do the reference's predictions get the same scores, do
     its deterministic cells and kept encoders give the same similarities, do its seeds, trained again, score
-    as before? Cells run in a temporary folder. --results compares existing records, --encoder an encoder.
+    as before? Values that are known without the program are computed too. Cells run in a temporary folder.
+    --results compares existing records, --encoder an encoder.
 
     Exit codes: 0 passed; 1 an average fell by more than the tolerance and its seeds or items show it, scores
-    of stored predictions changed, with --strict any number that was due to be equal, or a trained cell
-    of other versions, or a cell failed or is missing; 2 bad input; 3 other specifications or data.
+    of stored predictions changed, a known value is wrong, with --strict any number that was due to be equal
+    or a trained cell of other versions, or a cell failed or is missing; 2 bad input; 3 other specifications or
+    data.
     """
     _check_options(options)
     from bench.config.method_ids import parse_seeds
+    from bench.gate.known_values import add_known_values
     from bench.gate.reference import open_reference
 
     seeds = None if options["seeds"] is None else parse_seeds(options["seeds"])
@@ -142,9 +145,12 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
             judged = _judge_records(reference, seeds, options)
         else:
             judged = _judge_encoder(reference, options)
-        judged = judged._replace(gate=replace(judged.gate, build=_describe_build()))
-        _print_verdict(judged.gate, options)
-        if options["update"] and _update_reference(reference, judged, options):
+        gate = add_known_values(replace(judged.gate, build=_describe_build()))
+        judged = judged._replace(gate=gate)
+        _print_verdict(gate, options)
+        if options["update"] and gate.wrong_values:
+            click.echo("nothing was updated: the program gets known values wrong", err=True)
+        elif options["update"] and _update_reference(reference, judged, options):
             return
     _exit_with_verdict(judged.gate)
 

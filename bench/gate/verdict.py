@@ -29,6 +29,8 @@ class Question(StrEnum):
     """Do its seeds, trained again, have the same scores?"""
     ITEMS = "items"
     """Does an encoder with other weights score as its reference, item by item?"""
+    KNOWN = "known value"
+    """Does the program give a value that was derived without it? Asked with every other question."""
 
 
 POWER = 0.8
@@ -137,6 +139,8 @@ class Gate:
         overall: The average over at least two cells that were trained again, of their common seeds.
         build: Known "date", "bench" and "commit", for the history.
         rescored: Records of the reference with the same scores from their predictions.
+        known_values: Number of values of bench.gate.known_values that were computed.
+        wrong_values: A failed verdict for each of them that the program gets wrong.
     """
 
     cells: tuple[CellVerdict, ...]
@@ -149,11 +153,14 @@ class Gate:
     overall: CellVerdict | None = None
     build: Mapping[str, str] = field(default_factory=dict)
     rescored: int = 0
+    known_values: int = 0
+    wrong_values: tuple[CellVerdict, ...] = ()
 
     @property
     def verdicts(self) -> tuple[CellVerdict, ...]:
-        """The cells, and the average over them, if any."""
-        return self.cells if self.overall is None else (*self.cells, self.overall)
+        """The cells, wrong known values, and the average over the cells, if any."""
+        cells = (*self.cells, *self.wrong_values)
+        return cells if self.overall is None else (*cells, self.overall)
 
     def having(self, *statuses: Status) -> tuple[CellVerdict, ...]:
         """Return the verdicts of these statuses."""
@@ -161,7 +168,7 @@ class Gate:
 
     @property
     def exit_code(self) -> int:
-        """0 passed, 1 a regression, changed numbers, or a failed or missing cell, 3 not comparable."""
+        """0 passed, 1 a regression, changed numbers or known values, or a broken cell, 3 not comparable."""
         if self.having(Status.DIFFERENT):
             return NotComparableError.exit_code
         return int(bool(self.having(*BAD)))

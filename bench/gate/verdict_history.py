@@ -281,5 +281,7 @@ _SHAPE = Block(
         "warnings": ListOf(is_text),
         "build": MapOf(is_text),
         "overall": Maybe(_CELL),
+        "known_values": is_count,
+        "wrong_values": ListOf(_CELL),
     },
 )

@@ -88,6 +88,7 @@ def _list_facts(gate: Gate) -> list[tuple[str, str]]:
         ("confidence", f"{gate.level:.0%}, all intervals together"),
         ("cells with a test or a limit", str(gate.tested)),
         ("records scored again, equal", str(gate.rescored)),
+        ("known values computed", str(gate.known_values)),
         ("changed numbers fail", "yes (strict)" if gate.strict else "no"),
     ]
 

@@ -48,10 +48,11 @@ def format_headline(gate: Gate) -> str:
         failed = f"; FAILED too, {len(all_bad)}" if all_bad else ""
         return f"NOT COMPARABLE, {different} of {cells}{failed}"
     if all_bad:
-        if not bad:
-            return f"FAILED, the average alone; none of {cells} by itself"
         has_average = gate.overall is not None and gate.overall.status in BAD
-        return f"FAILED, {bad} of {cells}{' and the average' * has_average}"
+        if not bad and not gate.wrong_values:
+            return f"FAILED, the average alone; none of {cells} by itself"
+        wrong = f" and {len(gate.wrong_values)} of {gate.known_values} known values" * bool(gate.wrong_values)
+        return f"FAILED, {bad} of {cells}{' and the average' * has_average}{wrong}"
     counts = Counter(WORDS[cell.status] for cell in gate.cells)
     parts = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"PASSED, {cells}" + (f": {parts}" if parts else "")
@@ -227,6 +228,11 @@ def _describe_rules(gate: Gate) -> list[str]:
             f"items: an encoder with other weights. A drop of more than {points} fails if its interval over "
             "the items, each in both, lies above 0. Items that share a sentence are drawn together."
         )
+    if gate.known_values:
+        rules.append(
+            f"known values: {gate.known_values} results that were derived without the program, "
+            f"{len(gate.wrong_values) or 'none'} of them wrong. A wrong one fails."
+        )
     if gate.strict:
         rules.append(
             "strict: numbers that changed where equal ones were due fail too, also for the better. Due are "
@@ -267,6 +273,8 @@ def format_gate_json(gate: Gate) -> str:
         "sentence": describe_gate(gate),
         "build": dict(gate.build),
         "cells": list(map(_collect_facts, gate.cells)),
+        "known_values": gate.known_values,
+        "wrong_values": list(map(_collect_facts, gate.wrong_values)),
         "overall": gate.overall and _collect_facts(gate.overall),
         "verdicts": verdicts,
     }
@@ -319,6 +327,8 @@ def format_junit(gate: Gate) -> str:
     for cell in gate.cells:
         profile, method, on = cell.key
         _add_test_case(suite, cell, f"{profile}.{on}", method)
+    for cell in gate.wrong_values:
+        _add_test_case(suite, cell, "known values", cell.key[1])
     if gate.overall is not None:
         _add_test_case(suite, gate.overall, "all cells", "average")
     lines = [describe_gate(gate), *(f"warning: {text}" for text in gate.warnings)]

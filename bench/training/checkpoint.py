@@ -162,7 +162,7 @@ class Checkpoint:
             reason = f"it belongs to another training ({', '.join(sorted(names))})" if names else ""
             if not names and not self._is_possible(state):
                 reason = "it is no checkpoint of this training"
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (DataError, KeyError, AttributeError, TypeError) as error:
             reason = error.what if isinstance(error, DataError) else "it is no checkpoint"

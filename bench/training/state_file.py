@@ -176,7 +176,7 @@ def read_state(path: Path, device: torch.device | str) -> Any:
         if facts[_DIGEST] != _digest(data, tensors):
             raise DataError("its content differs from its checksum", where=path.name)
         return _Unpacker(tensors, device).unpack(json.loads(data))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise
     except _DAMAGE as error:
         raise DataError(f"it can't be read: {type(error).__name__}", where=path.name) from error

@@ -63,7 +63,7 @@ def test_there_are_errors_of_every_kind(scripts: SimpleNamespace) -> None:
     assert {"pooling", "tokenisation", "truncation", "precision"} <= {each.group for each in mutations}
     assert {"loss", "temperature", "dropout", "queue", "EMA reversed"} <= {each.group for each in mutations}
     assert {"seed ignored", "checkpoint reversed", "batch order"} <= {each.group for each in mutations}
-    questions = {"rescore", "recompute", "retrain", "refused", "unseen"}
+    questions = {"rescore", "recompute", "retrain", "refused", "known value"}
     assert {each.expected for each in mutations} == questions
 
 
@@ -103,6 +103,7 @@ def verdict(*statuses: str, drop: float | None = None, **more: Any) -> dict[str,
         (1, verdict("regression", "changed"), "caught", "recompute: regression"),
         (1, verdict("ok", overall=verdict("regression")["cells"][0]), "caught", "recompute: regression"),
         (1, verdict("failed"), "caught", "recompute: failed"),
+        (1, verdict("ok", wrong_values=verdict("failed")["cells"]), "caught", "recompute: failed"),
         (1, None, "crashed", "exit code 1"),  # an internal error has that code too
         (1, verdict("ok"), "crashed", "exit code and verdict differ"),
         (0, verdict("changed"), "crashed", "exit code and verdict differ"),

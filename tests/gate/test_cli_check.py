@@ -458,6 +458,8 @@ def test_a_changed_metric_is_caught_before_anything_runs(
     for cell in verdicts(tmp_path).values():
         assert (cell["question"], cell["status"], cell["stage"]) == ("rescore", "changed", "scores")
         assert not missing_facts(cell["reasons"][0], "own predictions", "TOY all")
+    assert cli(*UPDATE, "Pearson from now on")[0] == 1  # its known value says that it isn't Spearman
+    monkeypatch.setattr("bench.gate.known_values.add_known_values", lambda gate: gate)
     assert cli(*UPDATE, "Pearson from now on")[0] == 0
     assert cli("check", "--strict")[0] == 0
 

@@ -618,7 +618,7 @@ def test_a_folder_is_measured_by_one_process(
 
     def watch_beside(train: Any, given: StageContext, **options: Any) -> Any:
         watched = watch(train, given, **options)
-        with pytest.raises(InputError, match="another process is measuring this") as caught:
+        with pytest.raises(InputError, match="another process is making this") as caught:
             run(method, "--most", "128", *where)
         seen.append(str(caught.value))
         return watched
@@ -656,6 +656,6 @@ def test_without_locks_the_first_finished_measurement_stays(
 
 def test_sampled_figures_are_written_by_one_process(tmp_path: Path) -> None:
     lock = FileLock(tmp_path / f".{SAMPLED}.lock")
-    with lock, pytest.raises(InputError, match="another process is measuring this"):
+    with lock, pytest.raises(InputError, match="another process is making this"):
         write_sampled(tmp_path, 1)
     assert not (tmp_path / SAMPLED).exists()

@@ -184,6 +184,7 @@ def test_another_or_damaged_checkpoint_is_not_used(
         path.write_bytes(damage)
         assert train() == whole
         assert "is not used: it" in capsys.readouterr().err
+    path.unlink()
     os.mkfifo(path)
     assert train() == whole
     assert "is not used: it is no regular file" in capsys.readouterr().err
@@ -264,7 +265,7 @@ def test_a_finished_stage_has_no_checkpoint(tmp_path: Path) -> None:
     cache.clear_leftovers()
     assert [*path.parent.iterdir()] == [other]
     path.write_bytes(b"of a damaged stage that is made again")
-    (cache.root / stage.key / "facts.json").write_text("{}")
+    (cache.root / stage.key / "facts.json").write_text('{"edited": 1}')
     cache.clear_leftovers()
     assert path.exists()
 
@@ -530,7 +531,7 @@ def test_other_settings_of_a_pretraining_start_again(
     [
         (
             300.0,
-            "interrupted; there is no checkpoint in a training's first five minutes: the command starts again",
+            "interrupted; a training's first five minutes have no checkpoint: the command starts again",
         ),
         (0.0, "interrupted; repeat the command to resume from made-checkpoint.safetensors"),
     ],
