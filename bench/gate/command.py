@@ -126,8 +126,8 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
 
     Exit codes: 0 passed; 1 an average fell by more than the tolerance and its seeds or items show it, scores
     of stored predictions changed, a known value is wrong, with --strict any number that was due to be equal
-    or a trained cell of other versions, or a cell failed or is missing; 2 bad input; 3 other specifications or
-    data.
+    or a trained cell of other versions, or a cell failed or is missing; 2 bad input; 3 other data or
+    specifications.
     """
     _check_options(options)
     from bench.config.method_ids import parse_seeds

@@ -626,7 +626,7 @@ def test_a_folder_is_measured_by_one_process(
     monkeypatch.setattr(held_out, "watch_training", watch_beside)
     run(method, "--most", "128", *where)
     assert len(seen) == 1
-    assert "name another folder" in seen[0]
+    assert "name another output" in seen[0]
     (folder,) = (tmp_path / "out").iterdir()
     assert [path.name for path in folder.iterdir()] == ["gradient.json"]
 
