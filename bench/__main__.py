@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from bench.interrupts import describe_interrupt
+from bench.cli.interrupts import describe_interrupt
 
 _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
 _PATIENCE = 3.0  # seconds in which a second Ctrl-C is ignored

@@ -121,6 +121,18 @@ class StageSpec:
     seeded: bool = True
 
 
+_COPIES = 4  # weights, AdamW's two moments, the best weights so far
+
+
+def estimate_checkpoint_size(weights: int) -> int:
+    """Return about the bytes of a checkpoint of so many float32 weights, without a method's own state.
+
+    >>> estimate_checkpoint_size(1_000_000)
+    16000000
+    """
+    return 4 * _COPIES * weights
+
+
 def planned_steps(config: Mapping[str, OptionValue], sentences: int) -> int:
     """Return the optimiser steps of a stage: ``steps``, or if that is 0 ``epochs`` over the corpus.
 

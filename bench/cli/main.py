@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from bench.cli import completion
+from bench.cli.interrupts import describe_interrupt
 from bench.cli.signals import handle_sigterm
 from bench.cli.strict_options import strict_option
 from bench.errors import BenchError, TerminatedError, printable, storage_reason
-from bench.interrupts import describe_interrupt
 from bench.version import __version__
 
 COMMANDS = {

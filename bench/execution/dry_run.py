@@ -26,7 +26,7 @@ from bench.plan.cell import Cell
 from bench.plan.job import Job
 from bench.plan.plan import Plan
 from bench.registry import METHODS
-from bench.stages import TRAIN, Stage, planned_steps
+from bench.stages import TRAIN, Stage, estimate_checkpoint_size, planned_steps
 
 _SAMPLE = 192  # sentences to encode, stratified by length
 _DEV_PAIRS = 64  # pairs of the dev set, likewise
@@ -213,15 +213,13 @@ def _shorten_cell(cell: Cell, device: str) -> Cell:
 
 def describe_checkpoints(jobs: Iterable[Job], cache: StageCache) -> str | None:
     """Return a line on the disk that checkpoints of unfinished stages need, None without such stages."""
-    from bench.training.checkpoint import estimate_size
-
     sizes = []
     for cell in {id(job.cell): job.cell for job in jobs}.values():
         for _, owner, stage in cell.named_stages:
             if owner.model is None or cache.find(stage) is not None:
                 continue
             towers = len({own.spec.role for own in owner.stages} & set(stage.spec.inputs))
-            sizes.append(estimate_size(count_weights(owner.model.path)) * max(1, towers))
+            sizes.append(estimate_checkpoint_size(count_weights(owner.model.path)) * max(1, towers))
     if not sizes:
         return None
     size = f"about {max(sizes) / 1e6:,.1f} MB" if max(sizes) else "four times its weights"

@@ -35,14 +35,6 @@ _ASKED_EVERY = 16  # steps after which processes that train together agree on a 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-_COPIES = 4  # weights, AdamW's two moments, the best weights so far
-
-
-def estimate_size(weights: int) -> int:
-    """Return about the bytes of a checkpoint of so many float32 weights, without a method's own state."""
-    return 4 * _COPIES * weights
-
-
 class Part(Protocol):
     """A part of a training's state."""
 

@@ -25,7 +25,8 @@ from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_folder import PRETRAINING, ModelFolder
 from bench.records.environment import collect_training_environment
 from bench.records.filesystem import create_folder_atomically, temporary_path
-from bench.training.checkpoint import Checkpoint, estimate_size, print_line
+from bench.stages import estimate_checkpoint_size
+from bench.training.checkpoint import Checkpoint, print_line
 from bench.training.masked_lm_training import MlmSettings, frequency_loss, masked_accuracy, train_mlm
 from bench.training.mixed_precision import get_precision
 from bench.training.prepared_text import (
@@ -87,7 +88,7 @@ class Training:
         """Put a model on its device, dropout off; report the time that preparing the text has left."""
         model.to(self.device).eval()
         if self.say is not None:
-            size = estimate_size(sum(parameter.numel() for parameter in model.parameters()))
+            size = estimate_checkpoint_size(sum(parameter.numel() for parameter in model.parameters()))
             line = f"after five minutes a checkpoint of about {size / 1e6:,.1f} MB is kept until the end"
             self.say(f"{line} (twice that as it is replaced): {self._checkpoint.path}")
         if self._end is not None and self.say is not None:
