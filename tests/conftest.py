@@ -161,9 +161,9 @@ def only_marked_tests_see_data(request: pytest.FixtureRequest, monkeypatch: pyte
         monkeypatch.delenv("BENCH_DATA", raising=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def score_memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The user's cache folder of these tests, for recomputed scores."""
+    """The user's cache folder of a file's tests, for recomputed scores."""
     return tmp_path_factory.mktemp("cache")
 
 

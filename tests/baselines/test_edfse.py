@@ -41,6 +41,7 @@ FROZEN_COPIES = {
 PRETRAINING = "26694c0ecc7cda765429694a4455e6a671f26c8d0ff0985ac154294ec00706d6"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", FROZEN_COPIES)
 def test_copies_are_frozen(seed: int) -> None:

@@ -153,6 +153,7 @@ def test_the_whole_way(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) 
     assert the_record(tmp_path, 1, "third").key != record.key
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_same_bytes_with_workers(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     torch.rand(7)  # whatever ran before in the process

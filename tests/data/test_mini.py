@@ -49,6 +49,7 @@ def test_the_world_is_frozen(seed: int) -> None:
     assert hashlib.sha256(hashes.encode()).hexdigest() == FROZEN[world.seed]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_generator_makes_the_shipped_text_byte_for_byte() -> None:
     made = {f"{name}.xz": text.encode() for name, text in generate_files()}

@@ -167,6 +167,7 @@ def ours_are_numbers(item: Item, table: Table) -> None:
         assert any(is_number(cell) or cell not in ("-", "bench") for row in ours for cell in row[1:]), item.id
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_list_says_what_is_done_and_what_the_rest_costs(cli: Cli) -> None:
     (table,) = printed(cli)

@@ -327,6 +327,7 @@ def test_hostile_names_are_text(browser: Page, campaign: Campaign) -> None:
     assert browser.complaints() == []
 
 
+@pytest.mark.long
 def test_many_methods_fit(browser: Page, tmp_path: Path) -> None:
     store = ResultStore(tmp_path, "many")
     records = [

@@ -26,6 +26,7 @@ from tests.training.conftest import check_equal
 ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_objective_is_the_whole_one(objectives: Gradients, found_alone: dict[str, list[Found]]) -> None:
     with plainly():

@@ -195,6 +195,7 @@ def test_a_file_that_was_edited_is_refused(tmp_path: Path) -> None:
             read_training_probes(path)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_file_is_continued_and_shown(
     cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch

@@ -149,8 +149,6 @@ def test_other_versions_leave_a_lift_open_and_equal_digits_confirm(results: Cli)
     assert missing_facts(results("verify")[1], reason, "(5)", "repeatable here: 1 of 6") == []
     facts = "repeatable here: 6 of 6", "6 of 6 cells repeated: nothing wrong"  # as they were just repeated
     assert (code, missing_facts(out, *facts), reason in out) == (0, [], False), out
-    merge = "merge", "results/local", "--into", "target", "--require", "repeatable"
-    assert (results(*merge)[0], results(*merge, "--rerun", "9")[0]) == (3, 0)
     for seed in SEEDS:
         lift(at(seed))
     assert found_by_verify(results) == {}
@@ -158,6 +156,14 @@ def test_other_versions_leave_a_lift_open_and_equal_digits_confirm(results: Cli)
     assert (code, missing_facts(out, "1 of 6 cells repeated", "5 cells not repeatable here")) == (3, []), out
     assert err.count(reason) == 5
     assert "forge" not in out + err
+
+
+@pytest.mark.long
+def test_what_a_merge_repeats_is_repeatable(results: Cli) -> None:
+    for seed in SEEDS:
+        forge(at(seed), lambda record: record["provenance"]["versions"].update(torch="1.0"))
+    merge = "merge", "results/local", "--into", "target", "--require", "repeatable"
+    assert (results(*merge)[0], results(*merge, "--rerun", "9")[0]) == (3, 0)
 
 
 def test_one_lifted_cell_is_not_repeatable(results: Cli) -> None:
