@@ -29,7 +29,7 @@ from bench.records.environment import build_timing, clean_traceback, collect_pro
 from bench.records.fingerprint import ENCODER_FACTS, fact_values, hash_canonical_json
 from bench.records.record import ALL, RunRecord, Score
 from bench.records.record_schema import ENCODER, TRAINING
-from bench.records.sealed_plan import load_plan
+from bench.records.sealed_plan import SealedPlan, load_plan
 from bench.records.store import ResultStore
 from bench.schema import convert_facts, is_number
 from bench.stages import planned_steps
@@ -151,7 +151,8 @@ def run_cell(task: CellTask, suites: Suites | None = None) -> list[Outcome]:
             running.report({"doing": events.LOADS})
             progress, report = running.sentences, running.report
             builder = EncoderBuilder(cell, spec.device, task.training, cache, progress, report)
-            locked = _LockedCell(task, DataSource.of_run(spec), store, builder, suites or {}, running)
+            plan = load_plan(store.root)  # a damaged one ends the run before the cell is computed
+            locked = _LockedCell(task, DataSource.of_run(spec), store, builder, suites or {}, running, plan)
             needs_torch = cell.model is not None or any(measure_of(j.suite).needs_torch for j in task.jobs)
             with torch_threads(spec.threads, needs_torch=needs_torch):
                 locked.train_stages()
@@ -176,6 +177,7 @@ class _LockedCell:
     builder: EncoderBuilder
     suites: Suites
     running: events.CellEvents
+    plan: SealedPlan | None
     begun: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def train_stages(self) -> None:
@@ -228,8 +230,8 @@ class _LockedCell:
             with suppress(KeyError):  # a stage without its time, which fails the cell
                 seconds = self.builder.training_seconds()
             timing["training_cpu_seconds"] = {role: s for role, s in seconds.items() if is_number(s)}
-        if (plan := load_plan(self.store.root)) is not None:
-            timing["plan"] = plan.identity
+        if self.plan is not None:
+            timing["plan"] = self.plan.identity
         record = replace(record, timing=record.timing | timing)
         if record.status == "failed" and self.store.scored(job.place):
             return Outcome(job, "failed", record)  # keep the old scores, of which predictions may be missing

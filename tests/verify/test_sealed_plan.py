@@ -349,3 +349,20 @@ def test_a_plan_is_sealed_in_the_time_of_bench(planned: Cli, year: str) -> None:
     PLAN.write_text(plan_to_json(replace(sealed(), sealed=f"{year}-12-31T00:00:00+00:00")))
     code, out, _ = planned("verify")
     assert (code, f"plan: it says that it was sealed on {year}-12-31" in out) == (1, True), out
+
+
+def test_a_plan_that_is_damaged_in_mid_run_costs_no_cell(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.execution import cell_run
+
+    def measure_and_damage(*given: Any) -> Any:
+        measured = measure(*given)
+        PLAN.write_text("{")
+        return measured
+
+    measure = cell_run.measure_job
+    monkeypatch.setattr(cell_run, "measure_job", measure_and_damage)
+    code, _, err = cli("run", "--methods", "noise", "--suite", "toy", "--seeds", "1-2", "--plan")
+    assert (code, missing_facts(err, "plan.json", "this plan can't be used")) == (2, []), err
+    kept = json.loads((NOISE / "seed-1" / "toy.json").read_text())
+    assert (kept["status"], "plan" in kept["timing"]) == ("ok", True)
+    assert not (NOISE / "seed-2" / "toy.json").exists()
