@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from bench.cli.options import (
     run_options,
     seeds_option,
 )
+from bench.cli.sealing import check_plan_options, prepare_sealed_plan
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
@@ -199,55 +200,6 @@ def check_deadline(deadline: float | None, *, force: bool) -> None:
             expected="no --force",
             hint="name another --campaign",
         )
-
-
-def check_plan_options(test: Mapping[str, object], *, sealing: bool) -> None:
-    """Raise InputError for options of a sealed plan without ``--plan``."""
-    given = [name for name, value in test.items() if value is not None]
-    if given and not sealing:
-        hint = "bench report takes it for a table"
-        raise InputError("it is for a sealed plan", where=given[0], expected="--plan as well", hint=hint)
-
-
-def prepare_sealed_plan(
-    plan: Plan, baseline: str | None, family: str | None, margin: float, *, sealing: bool, dry: bool
-) -> None:
-    """Seal the plan of a run (``dry``: only check it), or compare the run with the campaign's sealed plan."""
-    if not sealing:
-        print_unplanned_cells(plan)
-        return
-    from bench.execution.runner import check_pending_cells
-    from bench.plan.plan_sealing import check_equal_plans, propose_plan, seal_plan
-    from bench.records.sealed_plan import FILE, load_plan
-    from bench.reports.planned_runs import describe_plan
-
-    path = plan.store.root / FILE
-    proposed = propose_plan(plan, baseline, family, margin)
-    if dry:
-        sealed = load_plan(plan.store.root)
-        if sealed is not None:
-            check_equal_plans(sealed, proposed, path)
-        print_stderr(
-            printable(f"{'sealed' if sealed else 'to be sealed'}: {describe_plan(sealed or proposed)}")
-        )
-        return
-    check_pending_cells(plan)
-    sealed = seal_plan(plan.store, proposed)
-    print_stderr(printable(f"{path}: {describe_plan(sealed)}"))
-    if sealed is proposed:
-        print_stderr(f"identity {sealed.identity}: publish it now, as only that proves when you planned")
-
-
-def print_unplanned_cells(plan: Plan) -> None:
-    """Print on stderr how many pending cells are beside the campaign's sealed plan, if there is one."""
-    from bench.records.sealed_plan import load_plan
-
-    sealed = load_plan(plan.store.root)
-    if sealed is None:
-        return
-    planned = {cell.place for cell in sealed.cells}
-    if beside := sum(job.place not in planned for job in plan.jobs):
-        print_stderr(f"{beside} of {len(plan.jobs)} cells are beside the sealed plan; reports will list them")
 
 
 def select_shard(plan: Plan, shard: str | None) -> Plan:
