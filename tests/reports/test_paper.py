@@ -293,8 +293,10 @@ def test_each_block_has_its_own_seeds(tmp_path: Path) -> None:
         return re.sub(r"mean \S standard deviation over seeds ", "", table.caption)
 
     said = caption(("minilm", 3), ("minilm-lm", 5))
-    assert not missing_facts(said, "and MiniLM-LM.", f" MiniLM: 1{DASH}3.", f"MiniLM-LM: 1{DASH}5.")
-    assert f"and MiniLM-LM; 1{DASH}3." in caption(("minilm", 3), ("minilm-lm", 3))
+    assert not missing_facts(
+        said, "and MiniLM language model.", f" MiniLM: 1{DASH}3.", f"MiniLM language model: 1{DASH}5."
+    )
+    assert f"and MiniLM language model; 1{DASH}3." in caption(("minilm", 3), ("minilm-lm", 3))
     said = caption(("minilm", 3), ("minilm-mlm", 2))
     assert not missing_facts(said, f"MiniLM (minilm): 1{DASH}3.", "MiniLM (minilm-mlm): 1, 2.")
     (table,) = paper_tables(campaign(tmp_path, *block("minilm", 3), *block("minilm-mlm", 2)))
