@@ -47,7 +47,16 @@ def describe_title(records: Sequence[RunRecord]) -> str:
         title = load_profile(name).title
         # a profile with another backbone than its own names the start of that backbone's hash
         setting = f"{title}, checkpoint {checkpoint}" if checkpoint else title
-    return f"{SUITE_TITLES.get(suite, suite)} leaderboard: {setting}"
+    return f"{describe_suite(suite)} leaderboard: {setting}"
+
+
+def describe_suite(suite: str) -> str:
+    """Return the title of a suite.
+
+    >>> describe_suite("sts7"), describe_suite("mine")
+    ('STS', 'mine')
+    """
+    return SUITE_TITLES.get(suite, suite)
 
 
 def describe_setting(records: Sequence[RunRecord]) -> str:

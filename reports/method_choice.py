@@ -87,6 +87,16 @@ def name_methods(campaign: Campaign, source: str | None, known: Iterable[str]) -
     return replace(campaign, names=names)
 
 
+def use_published_names(campaign: Campaign) -> Campaign:
+    """Return a campaign with published names on a page, unless it has names; equal names keep their ids."""
+    if campaign.names:
+        return campaign
+    names = {method: paper_name(runs) for method, runs in by_method(campaign.records).items()}
+    shared = {name for name, methods in group_by(names, names.__getitem__).items() if len(methods) > 1}
+    distinct = {m: m if name in shared else name for m, name in names.items()}
+    return replace(campaign, names=distinct)
+
+
 def _backbone_name(name: str) -> str:
     key = name.replace("-", "_")
     printed = printed_name(key)

@@ -13,6 +13,7 @@ from bench.render.formats import FILE, Screen, frame_csv, render_grids, render_j
 from bench.reports.campaign import Campaign
 from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
 from bench.reports.merge_campaigns import append_doubts
+from bench.reports.method_choice import use_published_names
 from bench.reports.planned_runs import add_planned_column
 from bench.reports.record_groups import long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
@@ -107,6 +108,7 @@ def all_figures(campaign: Campaign) -> list[Figure]:
 def _report_page(campaign: Campaign, table: str | None) -> str:
     from bench.reports.formats.report_page import PagePart, render_campaign_page
 
+    campaign = use_published_names(campaign)
     if table is None:
         return render_campaign_page(campaign, *page_parts(campaign))
     grids = tuple(append_doubts(table_grids(campaign, table), campaign, "html"))
@@ -125,7 +127,8 @@ def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
         grids = [] if boards else section.grids(campaign)
         drawn = tuple(figures.get(section.name, ()))
         if boards or grids or drawn:
-            parts.append(PagePart(section.name, section.title, tuple(boards), tuple(grids), drawn))
+            head = section.name, section.title, section.tab
+            parts.append(PagePart(*head, tuple(boards), tuple(grids), drawn))
         else:
             missing.append("{}: {} ({}).".format(section.title, *section.lacks(campaign)))
     return parts, missing

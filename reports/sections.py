@@ -23,6 +23,19 @@ def load_function(name: str) -> Any:
     return getattr(import_module(module), function)
 
 
+TABS = {
+    "differences": "Differences",
+    "tasks": "Tasks",
+    "cost": "Score and cost",
+    "ranks": "Ranks",
+    "table": "Table",
+    "training": "Training",
+    "analysis": "Analysis",
+    "methods": "Methods",
+}
+"""Tabs of a page, in order. The first shows the answers; sections name one of the others."""
+
+
 @dataclass(frozen=True)
 class Section:
     """A view of a campaign: a part of the page and, where it has tables, a name for ``--table``.
@@ -34,6 +47,7 @@ class Section:
         make: Its tables' function, "MODULE.FUNCTION" or "FILE.FUNCTION" of :mod:`bench.reports.tables`; one
             called "..._grid" makes the table of a profile and suite; empty for only figures.
         table: Its name for ``--table`` if that differs from ``name``; with ``:SWEEP`` where it takes one.
+        tab: The tab of the page that shows it, see TABS.
         printed: True if a report prints it unasked; the page always has it.
         selected: True if it needs the checkpoints that the dev set chose.
     """
@@ -44,6 +58,7 @@ class Section:
     hint: str
     make: str = ""
     table: str = ""
+    tab: str = "analysis"
     printed: bool = False
     selected: bool = False
     of_sweeps: bool = False
@@ -66,30 +81,43 @@ class Section:
 
 _RUN, _PROBES = "bench run makes records", "bench run --probes all adds them"
 SECTIONS = (
-    Section("leaderboard", "Leaderboard", "no record", _RUN, "leaderboard.leaderboard_grids", printed=True),
+    Section(
+        "leaderboard",
+        "Leaderboard",
+        "no record",
+        _RUN,
+        "leaderboard.leaderboard_grids",
+        printed=True,
+        tab="table",
+    ),
     Section(
         *("sts7", "STS tasks", "no record of suite sts7"),
         *("bench run --suite sts7 makes them", "suite_tables.sts7_grids"),
+        tab="tasks",
     ),
     Section(
         *("transfer", "Transfer tasks", "no record of suite transfer7"),
         *("bench run --suite transfer7 makes them", "suite_tables.transfer_grids"),
+        tab="tasks",
     ),
     Section(
         *("metrics", "Metrics of retrieval", "no suite has retrieval tasks"),
         *("bench run --suite tncse-retrieval makes records of some", "retrieval_metrics.metric_grid"),
+        tab="tasks",
     ),
     Section(
         *("categories", "Kinds of task", "no suite has several kinds of task"),
         *("bench run --suite unsee makes records of seven", "retrieval_metrics.category_grid"),
+        tab="tasks",
     ),
-    Section("seeds", "Seeds", "no finished record", _RUN),
+    Section("seeds", "Seeds", "no finished record", _RUN, tab="table"),
     Section(
         "significance",
         "Differences",
         "no two methods of one suite finished (supervised ones are not tested)",
         _RUN,
         "differences.significance_grids",
+        tab="ranks",
     ),
     Section(
         *("neighbours", "Neighbours", "no two methods that stand next to each other were tested"),
@@ -102,6 +130,7 @@ SECTIONS = (
         "bench run keeps them where a method trains and the suite is of sentence pairs",
         "checkpoint_choice.checkpoint_grid",
         selected=True,
+        tab="training",
     ),
     Section(
         "published",
@@ -118,7 +147,7 @@ SECTIONS = (
         "bench report --campaign A,B joins campaigns",
         "method_order.order_grids",
     ),
-    Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grid"),
+    Section("efficiency", "Efficiency", "no record", _RUN, "efficiency.efficiency_grid", tab="cost"),
     Section("probes", "Probes", "no record has probes", _PROBES, "probes.probe_tables", selected=True),
     Section(
         "mechanism",
@@ -137,7 +166,9 @@ SECTIONS = (
     ),
     Section("attention", "Attention", "no record has the probe attention_sink", _PROBES, selected=True),
     Section("cosines", "Cosines", "no predictions are kept with the records", _RUN),
-    Section("curves", "Training curves", "no method trained", "bench run --methods simcse trains"),
+    Section(
+        "curves", "Training curves", "no method trained", "bench run --methods simcse trains", tab="training"
+    ),
     Section(
         *("gains", "Gains of the modified losses", "no loss ran both as it was and modified"),
         *("bench run --methods mhe,m_mhe makes such a pair", "differences.gain_grid"),
@@ -160,7 +191,7 @@ SECTIONS = (
         "bench data overlap TEXT --format csv > results/CAMPAIGN/overlap.csv",
         "bench.reports.campaign.overlap_grids",
     ),
-    Section("methods", "Methods", "no record", _RUN, "method_cards.card_grids"),
+    Section("methods", "Methods", "no record", _RUN, "method_cards.card_grids", tab="methods"),
 )
 FILE_FIGURES = (
     "bench.reports.figures.campaign_files.probe_file_figures",

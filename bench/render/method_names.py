@@ -12,8 +12,12 @@ _PUBLISHED = {
     "bert_whitening": "BERT-whitening",
     "roberta_whitening": "RoBERTa-whitening",
     "empirical_baseline": "Empirical baseline",
+    "mat": "MAT",
+    "paradigm": "Gradient paradigm",
+    "static": "Static vectors",
+    "tncse_single": "TNCSE, one encoder",
 }
-"""Printed names of published rows that bench lacks a method for."""
+"""Printed names of published rows that bench lacks a method for, and of methods whose card has none."""
 
 
 def printed_name(name: str) -> str:

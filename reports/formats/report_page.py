@@ -12,19 +12,30 @@ from markupsafe import Markup
 
 from bench.render import svg
 from bench.render.figure import BEYOND, Figure
-from bench.render.grid import SCALE, Grid, Quoted, ScoreCell, format_difference, format_score
+from bench.render.grid import (
+    DASH,
+    SCALE,
+    Grid,
+    Quoted,
+    ScoreCell,
+    format_difference,
+    format_interval,
+    format_score,
+)
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
 from bench.reports.merge_campaigns import list_unreadable
 from bench.reports.record_groups import describe_provenance, readable_records, record_notes
-from bench.reports.tables.differences import PAIR_HEADER, method_differences
+from bench.reports.sections import TABS
+from bench.reports.tables.differences import PAIR_HEADER, Differences, method_differences
 from bench.reports.tables.leaderboard_page import Board
 from bench.reports.tables.method_cards import campaign_cards, run_tables
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.version import __version__
 
 _MOST_DATA = 300  # points that a figure repeats as a table
-_MOST_RECORDS = 5  # links of a leaderboard's row; below the seeds are all
+MOST_PAIRED = 15
+"""Rows of a table of all pairs of methods."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,7 @@ class PagePart:
 
     id: str
     title: str
+    tab: str = "table"
     boards: tuple[Board, ...] = ()
     grids: tuple[Grid, ...] = ()
     figures: tuple[Figure, ...] = ()
@@ -44,9 +56,14 @@ def render_campaign_page(campaign: Campaign, parts: Sequence[PagePart], missing:
     A whole page (one with leaderboards) has every run below the seeds, and all pairs of methods and the
     methods' cards in place of tables.
     """
-    context = page_context(campaign, parts, missing) | own_file("style", "report.css")
-    context |= own_file("script", "report.js", "figures.js")
+    context = page_context(campaign, parts, missing) | own_file("style", *STYLES)
+    context |= own_file("script", *SCRIPTS)
     return report_environment().get_template("report.html").render(context).strip() + "\n"
+
+
+STYLES = ("report.css", "first_screen.css")
+SCRIPTS = ("report.js", "first_screen.js", "figures.js")
+"""Files of a page's script, in order: the first opens what the last closes."""
 
 
 @cache
@@ -54,12 +71,14 @@ def report_environment() -> Environment:
     """Return the template environment of pages with tables and figures."""
     environment = page_environment()
     environment.filters |= {
+        "drawn": Markup,  # our own marks
         "svg": _svg_markup,
         "legend": _legend_markup,
         "number": format_score,
         "difference": format_difference,
         "data": _figure_data,
         "interval": _interval_text,
+        "ends": lambda against: format_interval(*(against.interval or (None, None))) if against else DASH,
     }
     environment.tests |= {
         "cell": lambda value: isinstance(value, ScoreCell),
@@ -71,11 +90,13 @@ def report_environment() -> Environment:
 def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequence[str]) -> dict[str, Any]:
     """Return the template variables of a campaign's page, see :func:`render_campaign_page`."""
     whole = any(part.boards for part in parts)
+    remarks = _list_remarks(campaign)
     return {
         "campaign": campaign,
-        "parts": parts,
+        "tabs": _list_tabs(parts),
+        "answers": [board.answers for part in parts for board in part.boards],
         "missing": missing,
-        "remarks": _list_remarks(campaign),
+        "remarks": remarks,
         "count": len(readable_records(campaign.records)),
         "facts": describe_provenance(campaign.records, campaign.name),
         "level": f"{100 * LEVEL:g}%",
@@ -83,12 +104,28 @@ def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequenc
         "scale": SCALE,
         "runs": run_tables(campaign) if whole else {},
         "has_runs": any(part.id == "seeds" for part in parts),
-        "differences": method_differences(campaign) if whole else [],
+        "differences": _small_differences(campaign) if whole else [],
         "pair_header": PAIR_HEADER,
+        "few": MOST_PAIRED,
         "cards": campaign_cards(campaign) if whole else [],
         "beyond": BEYOND,
-        "most": _MOST_RECORDS,
     }
+
+
+def _list_tabs(parts: Sequence[PagePart]) -> list[tuple[str, str, list[PagePart]]]:
+    """Return id, title and parts of every tab that shows something."""
+    answered = any(part.boards for part in parts)
+    tabs = []
+    for tab, title in TABS.items():
+        own = [part for part in parts if part.tab == tab]
+        if own or (answered and tab in ("differences", "tasks")):
+            tabs.append((tab, title, own))
+    return tabs
+
+
+def _small_differences(campaign: Campaign) -> list[Differences]:
+    """Return the differences of all pairs of few methods; of more, a reader picks a baseline."""
+    return [one for one in method_differences(campaign) if len(one.names) <= MOST_PAIRED]
 
 
 def _list_remarks(campaign: Campaign) -> list[str]:

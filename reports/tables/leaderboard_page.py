@@ -10,6 +10,7 @@ from bench.records.record import RunRecord
 from bench.render.grid import Quoted, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
+from bench.reports.tables.answers import Answers, collect_answers
 from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow, make_leaderboard
 from bench.reports.tables.pairwise_tests import LEVEL, method_averages, run_pairwise_tests
 from bench.reports.tables.published_figures import (
@@ -26,6 +27,7 @@ class BoardLine:
     """A leaderboard's row on the page.
 
     Args:
+        method: Method id.
         name: Registered name, the family.
         seed_interval: Of the average over seeds, if two of them differ.
         item_interval: Of the average over items, if draws are kept and differ.
@@ -33,6 +35,7 @@ class BoardLine:
     """
 
     row: LeaderboardRow
+    method: str
     name: str
     seed_interval: tuple[float, float] | None
     item_interval: tuple[float, float] | None
@@ -41,19 +44,21 @@ class BoardLine:
 
 @dataclass(frozen=True)
 class Board:
-    """A leaderboard on the page, with its lines and the notes below it."""
+    """A leaderboard on the page, with its answers, its lines and the notes below it."""
 
     table: Leaderboard
+    answers: Answers
     lines: tuple[BoardLine, ...]
     notes: tuple[str, ...]
 
 
 def page_boards(campaign: Campaign) -> list[Board]:
     """Return the leaderboard of every profile and suite."""
-    return [_page_board(campaign, records) for records in by_profile_and_suite(campaign.records)]
+    groups = by_profile_and_suite(campaign.records)
+    return [_page_board(campaign, records, number) for number, records in enumerate(groups, start=1)]
 
 
-def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
+def _page_board(campaign: Campaign, records: Sequence[RunRecord], number: int) -> Board:
     table = make_leaderboard(replace(campaign, all_rows=True), records)
     runs, footnotes = by_method(records), Footnotes()
     values = {average.method: average.values for average in method_averages(campaign, records)}
@@ -66,10 +71,11 @@ def _page_board(campaign: Campaign, records: Sequence[RunRecord]) -> Board:
         published = tuple(_published_rows(first, table.tasks, footnotes))
         named = replace(row, method=campaign.shown(method))
         over_seeds = _seed_interval(values.get(method, ()))
-        lines.append(BoardLine(named, first.name, over_seeds, over_items, published))
+        lines.append(BoardLine(named, method, first.name, over_seeds, over_items, published))
     shown = replace(table, baseline=campaign.shown(table.baseline))
     notes = dict.fromkeys((*table.notes, *tests.unit_notes(records[0].suite, intervals=True)))
-    return Board(shown, tuple(lines), (*notes, *footnotes.notes))
+    answers = collect_answers(campaign, records, table, tests, number)
+    return Board(shown, answers, tuple(lines), (*notes, *footnotes.notes))
 
 
 def _published_rows(

@@ -35,6 +35,8 @@
     const there = name && document.getElementById(name);
     if (!there) return;
     if (there.tagName === "DETAILS") there.open = true;
+    reveal(there);
+    if (there.classList.contains("tab")) return;
     if (there.tagName === "TR") {
       for (const row of document.querySelectorAll("tr.target")) row.classList.remove("target");
       there.classList.add("target");
@@ -226,15 +228,6 @@
       if (control.classList.contains("toggle")) table.classList.toggle(control.dataset.class, control.checked);
       else if (control.value || units.some((unit) => unit.hidden)) filter();
       if (pairs && control.value) board.querySelector("details").open = true;
-    });
-  }
-
-  // One leaderboard of several
-  for (const select of document.querySelectorAll("select.places")) {
-    const form = select.closest("form");
-    form.addEventListener("submit", (event) => event.preventDefault());
-    controls(form, () => {
-      for (const board of form.parentNode.querySelectorAll(".board")) board.hidden = Boolean(select.value) && board.id !== select.value;
     });
   }
 

@@ -1,0 +1,106 @@
+"""Cells of a forest plot: a strip of seeds and an interval a row, drawn on shared axes.
+
+A cell is an ``<svg>`` with places in percent, so that a page and a file draw the same cell at any width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.render.figure import clamp_value, overflow_direction
+from bench.render.svg_marks import Axis, escape_markup
+
+MIDDLE = 11
+"""Vertical place of a cell's marks, in pixels of its height of 22."""
+FENCE = 1.5
+"""Widths of the middle half beyond it, at which Tukey's fences stand."""
+_MOST_TICKS = 7
+
+
+@dataclass(frozen=True)
+class CellAxis:
+    """An axis of cells from 0 to 100 percent; values beyond ``ends`` are drawn at the edge."""
+
+    ends: tuple[float, float]
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    def place(self, value: float) -> float:
+        """Return the place of a value in percent of a cell's width."""
+        share = (clamp_value(value, self.ends) - self.low) / (self.high - self.low)
+        return round(100 * share, 1)
+
+
+def make_cell_axis(
+    estimates: Sequence[float], ends: Sequence[tuple[float, float]] = (), always: Sequence[float] = ()
+) -> CellAxis:
+    """Return an axis for estimates, their intervals' ends, and the places that it always shows.
+
+    Estimates beyond Tukey's fences stand at the edge, so that a collapsed row doesn't squeeze the others.
+
+    >>> axis = make_cell_axis([-1.0, 2.0], always=[0.0])
+    >>> axis.ends, axis.place(0.0), axis.ticks
+    ((-1.0, 2.0), 34.8, (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0))
+    >>> make_cell_axis([0.0, 0.1, 0.2, 0.3, -30.0]).ends
+    (0.0, 0.3)
+    """
+    lower, upper = (float(end) for end in np.quantile(estimates, (0.25, 0.75))) if estimates else (0.0, 1.0)
+    room = FENCE * (upper - lower)
+    inside = [value for value in estimates if lower - room <= value <= upper + room] or [0.0, 1.0]
+    shown = [*inside, *always]
+    for (low, high), value in zip(ends, estimates, strict=bool(ends)):
+        if value in inside:
+            shown += [max(low, lower - 2 * room), min(high, upper + 2 * room)]
+    axis = Axis(shown, 0.0, 100.0, margin=0.05)
+    return CellAxis((min(shown), max(shown)), axis.low, axis.high, tuple(axis.ticks(_MOST_TICKS)))
+
+
+def draw_grid(axis: CellAxis, name: str, band: tuple[float, float] | None = None) -> str:
+    """Return the grid lines of an axis as a group that cells use by its id; ``band`` shades equality."""
+    parts = []
+    if band is not None:
+        left, right = axis.place(band[0]), axis.place(band[1])
+        parts.append(
+            f'<rect class="axis-band" x="{left}%" y="0" width="{round(right - left, 1)}%" height="100%"/>'
+        )
+    for tick in axis.ticks:
+        style = "axis-zero" if tick == 0 else "axis-line"
+        x = axis.place(tick)
+        parts.append(f'<line class="{style}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>')
+    return f'<g id="{escape_markup(name)}">{"".join(parts)}</g>'
+
+
+def draw_ticks(axis: CellAxis, *, sign: bool) -> str:
+    """Return the tick labels of an axis; ``sign`` writes a plus before positive values."""
+    parts = []
+    for tick in axis.ticks:
+        text = f"{tick:+g}" if sign and tick else f"{tick:g}"
+        parts.append(f'<text class="tick" x="{axis.place(tick)}%" y="12" text-anchor="middle">{text}</text>')
+    return "".join(parts)
+
+
+def draw_seeds(values: Sequence[float], axis: CellAxis) -> str:
+    """Return a dot a seed."""
+    return "".join(
+        f'<circle class="seed" cx="{axis.place(value)}%" cy="{MIDDLE}" r="2.6"/>' for value in values
+    )
+
+
+def draw_interval(difference: float, interval: tuple[float, float] | None, axis: CellAxis) -> str:
+    """Return an interval with its estimate; an estimate beyond the axis is an arrow at the edge."""
+    parts = []
+    if interval is not None:
+        low, high = map(axis.place, interval)
+        parts.append(f'<line class="ci" x1="{low}%" x2="{high}%" y1="{MIDDLE}" y2="{MIDDLE}"/>')
+    x = axis.place(difference)
+    if way := overflow_direction(difference, axis.ends):
+        parts.append(
+            f'<text class="far" x="{x}%" y="15" text-anchor="middle">{"◂" if way < 0 else "▸"}</text>'
+        )
+    else:
+        parts.append(f'<circle class="dot" cx="{x}%" cy="{MIDDLE}" r="3.6"/>')
+    return "".join(parts)
