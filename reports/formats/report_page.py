@@ -70,6 +70,7 @@ SCRIPTS = ("report.js", "first_screen.js", "figures.js")
 def report_environment() -> Environment:
     """Return the template environment of pages with tables and figures."""
     environment = page_environment()
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     environment.filters |= {
         "drawn": Markup,  # our own marks
         "svg": _svg_markup,

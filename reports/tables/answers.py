@@ -175,11 +175,12 @@ class Answers:
         difference = self.difference(row)
         if difference is None:
             return ""
-        interval = None
+        interval = None  # drawn as printed, as the page's script does
         if difference.interval:
-            low, high = difference.interval
-            interval = SCALE * low, SCALE * high
-        return draw_interval(SCALE * difference.difference, interval, self.axis(self.baseline))
+            low, high = map(float, map(interval_end, difference.interval))
+            interval = low, high
+        estimate = float(format_difference(difference.difference))
+        return draw_interval(estimate, interval, self.axis(self.baseline))
 
     def hint(self, row: AnswerRow) -> str:
         """Return the interval and p of a row."""
@@ -208,17 +209,18 @@ class Answers:
 
     @property
     def data(self) -> dict[str, Any]:
-        """All baselines' tests, as printed, for the page's script."""
+        """All baselines' tests for the page's script, numbers as printed, in hundredths of a point."""
         place = {row.method: number for number, row in enumerate(self.rows)}
         against = {}
         for baseline, family in self.families.items():
             axis = self.axis(baseline)
             lines = []
             for method, one in family.rows.items():
-                ends = ["", ""] if one.interval is None else list(map(interval_end, one.interval))
-                p = "" if one.p is None else f"{one.p:.4f}"
-                code = "" if one.p is None else ANSWERS.index(one.answer)
-                lines.append([place[method], format_difference(one.difference), *ends, p, code])
+                ends = map(interval_end, one.interval) if one.interval else ("", "")
+                numbers = map(_pack_number, (format_difference(one.difference), *ends))
+                tested = one.p is not None
+                p, code = (f"{one.p:.4f}", ANSWERS.index(one.answer)) if tested else ("", "")
+                lines.append([place[method], *numbers, p.removeprefix("0."), code])
             ticks = [f"{tick:g}" for tick in axis.ticks]
             against[place[baseline]] = {
                 "axis": [axis.low, axis.high, *axis.ends],
@@ -235,6 +237,12 @@ class Answers:
             "steps": HEAT_STEPS,
             "against": against,
         }
+
+
+def _pack_number(text: str) -> int | str:
+    """A printed number of two digits as hundredths, where these give the text again."""
+    hundredths = round(100 * float(text)) if text else 0
+    return hundredths if f"{hundredths / 100:+.2f}" == text else text
 
 
 def describe_test(difference: BaselineDifference) -> str:

@@ -63,7 +63,7 @@
     element.textContent = text;
     return element;
   };
-  const percent = (value) => `${Number(value.toFixed(1))}%`;
+  const percent = (value) => `${value.toFixed(1)}%`;
   const signed = (value) => (value < 0 || Object.is(value, -0) ? "" : "+") + value.toFixed(2);
   const inPlace = (number, selector) => document.querySelector(`.place[data-place="${number}"] ${selector}`);
   for (const script of document.querySelectorAll("script.answers")) {
@@ -77,7 +77,9 @@
       const family = data.against[baseline];
       const [low, high, least, most] = family?.axis ?? [0, 1, 0, 1];
       const at = (value) => percent(100 * (Math.min(Math.max(value, least), most) - low) / (high - low));
-      const tests = new Map((family?.rows ?? []).map((test) => [test[0], test]));
+      const unpack = (number) => (typeof number === "number" ? signed(number / 100) : number);
+      const tests = new Map((family?.rows ?? []).map(([own, difference, lowest, highest, p, answer]) =>
+        [own, [own, ...[difference, lowest, highest].map(unpack), /^\d{4}$/.test(p) ? `0.${p}` : p, answer]]));
       const named = new Map(ANSWERS.map((answer) => [answer, []]));
       const margin = Number(data.margin);
 
