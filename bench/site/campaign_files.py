@@ -28,6 +28,7 @@ from bench.reports import merge_campaigns, record_groups
 from bench.reports.campaign import Campaign, choose_test, prepare_campaign
 from bench.reports.figures.suite_plots import curve_series
 from bench.reports.formats.report_page import PagePart, page_context
+from bench.reports.method_choice import use_published_names
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
 from bench.reports.report import page_parts, render_report
 from bench.reports.sections import SECTIONS
@@ -68,7 +69,8 @@ def campaign_files(
     """Return a campaign's entry and all files of its folder; ``data`` are for items that may be shown."""
     campaign = load_site_campaign(store, data)
     entry = make_entry(campaign, check(store))
-    parts, missing = page_parts(campaign)
+    named = use_published_names(campaign)
+    parts, missing = page_parts(named)
     tables = dict(_render_tables(campaign, parts))
     files = {f"tables/{name}": text.encode() for name, text in tables.items()}
     files["tables/records.csv"] = render_report(campaign, "csv").encode()
@@ -83,7 +85,7 @@ def campaign_files(
     for path in store.root.glob("*/*/*/*.json"):
         if not path.name.startswith("."):
             files[f"records/{path.relative_to(store.root).as_posix()}"] = path.read_bytes()
-    page_facts = page_context(campaign, parts, [*missing, *unseen]) | {
+    page_facts = page_context(named, parts, [*missing, *unseen]) | {
         "tables": {name.partition(".")[0] for name in tables},
         "entry": entry,
         "used": list(map(asdict, rank_by_seed_count(campaign))),
@@ -99,7 +101,7 @@ def _render_tables(campaign: Campaign, parts: Sequence[PagePart]) -> Iterator[tu
     listed = replace(campaign, pairs=True)
     for part in parts:
         section = next(section for section in SECTIONS if section.name == part.id)
-        grids = section.grids(listed) if part.boards or part.id == "significance" else list(part.grids)
+        grids = section.grids(listed if part.boards or part.id == "significance" else campaign)
         for form in ("csv", "json") if grids else ():
             yield (
                 f"{part.id}.{form}",

@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
-from markupsafe import Markup
-
 from bench.gate.history_page import choose_style_class
-from bench.reports.formats.report_page import report_environment
+from bench.reports.formats.report_page import SCRIPTS, STYLES, report_environment
 from bench.version import __version__
 
-_STYLES = ("report.css", "gate.css", "site/site.css")
-_SCRIPTS = ("site/site.js", "report.js", "figures.js", "site/views.js")
+_STYLES = (*STYLES, "gate.css", "site/site.css")
+_SCRIPTS = ("site/site.js", *SCRIPTS, "site/views.js")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Site:
 def render_page(template: str, site: Site, **facts: Any) -> bytes:
     """Return a page."""
     environment = report_environment()
-    environment.filters |= {"style": choose_style_class, "drawn": Markup}
+    environment.filters["style"] = choose_style_class
     text = environment.get_template(f"site/{template}").render(**{"version": __version__} | facts, site=site)
     return (text.strip() + "\n").encode()
 

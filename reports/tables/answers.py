@@ -56,6 +56,11 @@ class AnswerRow:
     aside: str
     hidden: bool
 
+    @property
+    def seeds_text(self) -> str:
+        """The averages by seed, as printed."""
+        return " ".join(f"{value:.2f}" for value in self.seeds)
+
 
 @dataclass(frozen=True)
 class AnswerCard:
@@ -181,6 +186,14 @@ class Answers:
             interval = low, high
         estimate = float(format_difference(difference.difference))
         return draw_interval(estimate, interval, self.axis(self.baseline))
+
+    def estimate(self, row: AnswerRow) -> str:
+        """Return a row's printed difference, with its interval if it has one."""
+        difference = self.difference(row)
+        if difference is None:
+            return DASH
+        text = format_difference(difference.difference)
+        return f"{text} {format_interval(*difference.interval)}" if difference.interval else text
 
     def hint(self, row: AnswerRow) -> str:
         """Return the interval and p of a row."""

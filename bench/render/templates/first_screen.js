@@ -99,6 +99,8 @@
         if (named.has(answer)) named.get(answer).push([Number(row.cells[1].textContent), data.names[own]]);
         const said = row.querySelector("td.answer");
         const marks = [];
+        row.querySelector("td.bar").dataset.csv = test ? test[1] + (test[2] === "" ? "" : ` [${test[2]}, ${test[3]}]`) : "-";
+        said.dataset.csv = answer === "untested" ? data.aside[own] : answer;
         if (test) {
           const [, difference, lowest, highest, p] = test;
           said.textContent = `${difference} ${answer === "untested" ? "not tested" : `${MARKS[answer]} ${answer}`}`;

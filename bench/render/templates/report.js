@@ -118,7 +118,7 @@
     const [first, other] = numeric ? WAYS : [...WAYS].reverse();
     return heading.getAttribute("aria-sort") === first ? other : first;
   };
-  const named = (heading) => heading.textContent.trim();
+  const named = (heading) => heading.dataset.name ?? heading.textContent.trim();
   const original = (table) => {
     const bodies = [...table.tBodies].map((body) => [body, [...body.rows]]);
     const sorted = table.tHead.querySelector("[aria-sort]");
@@ -156,6 +156,7 @@
   const inert = (text) => (/^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && !NUMERIC.test(text) ? `'${text}` : text);
   const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const split = (cell) => {
+    if (cell?.dataset.csv !== undefined) return [cell.dataset.csv, "", ""];
     if (cell?.classList.contains("size") && cell.dataset.v) return [cell.dataset.v, "", ""];
     const parts = ["", "", ""];
     for (const node of cell?.childNodes ?? []) {
@@ -165,41 +166,70 @@
     const [text, sd, sign] = parts.map((part) => part.trim());
     return [/^\d{1,3}(,\d{3})+$/.test(text) ? text.replaceAll(",", "") : text, sd.replace(/^\u00b1/, ""), sign];
   };
-  const csv = (table) => {
+  // The shown rows as [text, deviation, sign] cells, with a group and an id where rows have them
+  const shownCells = (table) => {
     const heads = [...table.tHead.rows[0].cells].map(named);
-    const grouped = table.querySelector("tr.group") !== null;
     const rows = [];
     let group = "";
     for (const body of table.tBodies) {
       for (const row of body.rows) {
         if (row.classList.contains("group")) { group = row.textContent.trim(); continue; }
         if (row.getClientRects().length || !table.getClientRects().length) {
-          rows.push([[group, "", ""], ...heads.map((_, place) => split(row.cells[place]))]);
+          const id = row.dataset.id ?? body.dataset.id ?? "";
+          rows.push([[group, "", ""], [id, "", ""], ...heads.map((_, place) => split(row.cells[place]))]);
         }
       }
     }
-    heads.unshift("group");
-    const columns = heads.flatMap((_, at) => [0, 1, 2].filter((part) => part === 0 ? at > 0 || grouped : rows.some((row) => row[at][part]))
-      .map((part) => [at, part]));
+    return [["group", "id", ...heads], rows];
+  };
+  const csv = (table) => {
+    const [heads, rows] = shownCells(table);
+    const has = (at, part) => rows.some((row) => row[at][part]);
+    const columns = heads.flatMap((_, at) => [0, 1, 2].filter((part) => (part === 0 ? at > 1 || has(at, 0) : has(at, part))).map((part) => [at, part]));
     const suffix = ["", " sd", " sign"];
     const lines = [columns.map(([at, part]) => heads[at] + suffix[part]), ...rows.map((row) => columns.map(([at, part]) => row[at][part]))];
     return lines.map((line) => line.map((text) => quoted(inert(text))).join(",")).join("\n") + "\n";
   };
+  const SPECIAL = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}", "\u00b1": "$\\pm$",
+    "\u25b2": "$\\uparrow$", "\u25bc": "$\\downarrow$", "\u2248": "$\\approx$", "\u25cb": "$\\circ$", "\u2020": "$\\dagger$", "\u2021": "$\\ddagger$" };
+  const tex = (text) => text.replace(/[\\~^<>\u00b1\u25b2\u25bc\u2248\u25cb\u2020\u2021{}$%&#_]/g, (char) => SPECIAL[char] ?? `\\${char}`);
+  const latex = (table) => {
+    const [heads, rows] = shownCells(table);
+    const kept = heads.map((_, at) => at).filter((at) => at > 1 && !table.tHead.rows[0].cells[at - 2].classList.contains("strip"));
+    const lines = [kept.map((at) => heads[at]), ...rows.map((row) => kept.map((at) => row[at]).map(([text, sd, sign]) => text + (sd && `\u00b1${sd}`) + sign))];
+    const [head, ...body] = lines.map((line) => `${line.map(tex).join(" & ")} \\\\`);
+    return [`\\begin{tabular}{l${"r".repeat(kept.length - 1)}}`, "\\toprule", head, "\\midrule", ...body, "\\bottomrule", "\\end{tabular}", ""].join("\n");
+  };
+  const download = (table, title) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv(table)], { type: "text/csv;charset=utf-8" }));
+    link.download = `${document.body.dataset.campaign}-${title}`.replace(/[^\w.-]+/g, "-").slice(0, 80) + ".csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  };
+  const copy = async (text, what) => {
+    try { await navigator.clipboard.writeText(text); } catch {
+      const field = Object.assign(document.createElement("textarea"), { value: text });
+      document.body.append(field);
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+    say(`${what} copied`);
+  };
+  const LONGEST_TITLE = 80;
   for (const table of document.querySelectorAll("table.sortable")) {
-    const button = document.createElement("button");
-    const title = table.caption.textContent.split(/[.:] Column/)[0];
-    Object.assign(button, { type: "button", className: "csv", textContent: "CSV" });
-    button.setAttribute("aria-label", `Download as CSV: ${title}`);
-    button.addEventListener("click", () => {
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([csv(table)], { type: "text/csv;charset=utf-8" }));
-      link.download = `${document.body.dataset.campaign}-${title}`.replace(/[^\w.-]+/g, "-").slice(0, 80) + ".csv";
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-    });
+    const title = table.caption.textContent.split(/[.:] Column|\. /)[0].slice(0, LONGEST_TITLE);
     const tools = document.createElement("p");
     tools.className = "tools";
-    tools.append(button);
+    const actions = [["CSV", "Download as CSV", () => download(table, title)], ["Copy CSV", "Copy as CSV", () => copy(csv(table), "CSV")],
+      ["Copy LaTeX", "Copy as LaTeX", () => copy(latex(table), "LaTeX")]];
+    for (const [text, label, act] of actions) {
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "csv", textContent: text });
+      button.setAttribute("aria-label", `${label}: ${title}`);
+      button.addEventListener("click", act);
+      tools.append(button);
+    }
     (table.closest(".scroll") ?? table).after(tools);
   }
 
