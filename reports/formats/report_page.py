@@ -130,9 +130,9 @@ def _small_differences(campaign: Campaign) -> list[Differences]:
 
 
 def _list_remarks(campaign: Campaign) -> list[str]:
-    """Return the notes of records, of unreadable ones, and of files that no manifest seals."""
+    """Return notes on unreadable records, on all records, and on unsealed files, in this order."""
     unsealed = campaign.unsealed_note()
-    return [*record_notes(campaign.records), *list_unreadable(campaign), *[unsealed] * bool(unsealed)]
+    return [*list_unreadable(campaign), *record_notes(campaign.records), *[unsealed] * bool(unsealed)]
 
 
 def _svg_markup(figure: Figure) -> Markup:

@@ -349,10 +349,10 @@ def test_every_table_says_it(results: Cli) -> None:
         assert (code, missing) == (1, []), (table, form)
     out = results("report", "--format", "html")[1]
     header = plain(out).partition("</header>")[0]
-    warnings = re.findall(r'<p class="warning">(.*?)</p>', header)
+    warnings = re.findall(r'<p class="caveat">(.*?)</p>', header)
     assert any(not missing_facts(warning, "toy, profile mini:", UNREADABLE) for warning in warnings)
-    assert f"{LACKING}noise seed 2." in warnings
-    assert "of 3 records" in header
+    assert f"<li>{LACKING}noise seed 2.</li>" in plain(out)
+    assert "3 records, by bench" in plain(out)
 
 
 def test_a_method_of_which_nothing_can_be_read_is_a_row(results: Cli) -> None:

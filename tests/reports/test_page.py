@@ -40,10 +40,12 @@ def browser(campaign: Campaign, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with chromium() as opened:
         opened.show_as(1280, 900)
         opened.open(path)
+        opened.run(OPEN_TAB % "table")
         yield opened
 
 
-METHODS = "[...document.querySelectorAll('#board-1 tbody')].filter(b => !b.hidden).map(b => b.dataset.method)"
+OPEN_TAB = "document.querySelector('.tabs a[href=\"#tab-%s\"]').click()"
+METHODS = "[...document.querySelectorAll('#board-1 tbody')].filter(b => !b.hidden).map(b => b.dataset.id)"
 AVERAGES = "[...document.querySelectorAll('#board-1 tbody')].map(b => Number(b.rows[0].cells[1].dataset.v))"
 
 
@@ -64,9 +66,9 @@ def shown(browser: Page, selector: str) -> bool:
 def test_the_page_asks_for_nothing_and_complains_of_nothing(browser: Page) -> None:
     assert [address.split(":")[0] for address in browser.requests()] == ["file"]
     assert browser.complaints() == []
-    assert browser.run("document.querySelectorAll('script').length") == 1
+    assert browser.run("document.querySelectorAll('script:not([type=\"application/json\"])').length") == 1
     assert browser.run("document.querySelectorAll('img, link, iframe, object, [src], [style]').length") == 0
-    assert browser.run("document.title") == "bench report: camp"
+    assert "leaderboard" in browser.run("document.title")
 
 
 def test_the_policy_forbids_what_the_page_does_not_do(browser: Page) -> None:
@@ -97,8 +99,9 @@ def test_sorting_by_mouse_and_keyboard(browser: Page) -> None:
     browser.run(f"{heading(0)}.querySelector('button').focus()")
     browser.press(" ", 32)
     assert browser.run("document.querySelectorAll('#board-1 [aria-sort]').length") == 1
-    names = browser.run(METHODS)
-    assert names == browser.run(f"{METHODS}.sort((a, b) => a.localeCompare(b, 'en', {{numeric: true}}))")
+    shown_names = METHODS.replace("dataset.id", "dataset.method")
+    names = browser.run(shown_names)
+    assert names == browser.run(f"{shown_names}.sort((a, b) => a.localeCompare(b, 'en', {{numeric: true}}))")
     browser.run(f"{heading(1)}.querySelector('button').click()")
     # the last column: training seconds; rows without a number would come last in either order
     grids = "[...document.querySelectorAll('#efficiency table')][0]"
@@ -161,11 +164,11 @@ def downloaded(browser: Page, place: str) -> list[list[str]]:
 def test_a_table_as_csv(browser: Page, campaign: Campaign) -> None:
     header, *rows = downloaded(browser, "#board-1")
     (table, *_) = all_leaderboards(replace(campaign, all_rows=True))
-    assert header[:3] == ["method", "avg", "avg sd"]
+    assert header[:4] == ["id", "method", "avg", "avg sd"]
     assert [row[0] for row in rows] == [row.method for row in table.rows]
     for made, row in zip(rows, table.rows, strict=True):
         cell = row.cells["avg"]
-        assert made[1:3] == [format_score(cell.mean), "" if cell.sd is None else f"{100 * cell.sd:.2f}"]
+        assert made[2:4] == [format_score(cell.mean), "" if cell.sd is None else f"{100 * cell.sd:.2f}"]
     put(browser, ".find", "input", "simcse")
     assert [row[0] for row in downloaded(browser, "#board-1")[1:]] == ["simcse"]
     put(browser, ".find", "input", "")
@@ -220,8 +223,8 @@ def test_what_was_chosen_stands_in_the_address(browser: Page) -> None:
     assert browser.run(f"{heading(0)}.getAttribute('aria-sort')") == "ascending"
     assert not shown(browser, ".sd")
     assert browser.run("document.querySelectorAll('#figure-mini-sts7-plane .series.off').length") == 1
-    browser.run("document.querySelector('nav a[href=\"#methods\"]').click()")
-    assert browser.run(later("location.hash")) == shown_before.replace("#?", "#methods?")
+    browser.run(OPEN_TAB % "methods")
+    assert browser.run(later("location.hash")) == f"#tab-methods?{shown_before.partition('?')[2]}"
     browser.run("location.hash = 'seeds?'")
     assert browser.run(later(METHODS)) == everything
     assert browser.run("location.hash") == "#seeds"
@@ -247,6 +250,7 @@ def test_an_address_is_only_text(browser: Page) -> None:
 
 def test_legends_and_the_pointer(browser: Page) -> None:
     figure = "#figure-mini-sts7-plane"
+    browser.run(OPEN_TAB % "analysis")
     series = f"document.querySelector('{figure} .series[data-s=\"0\"]')"
     browser.run(f"document.querySelector('{figure} .keys button').focus({{preventScroll: true}})")
     told = browser.run(f"document.querySelector('{figure} .readout').textContent")
@@ -259,10 +263,85 @@ def test_legends_and_the_pointer(browser: Page) -> None:
     browser.move(f'{figure} .series[data-s="0"] .point')
     assert browser.run(f"document.querySelector('{figure} .readout').textContent") == told
     assert browser.run(f"{series}.classList.contains('on')")
+    browser.run(OPEN_TAB % "ranks")
     browser.move(".signs td.p")
     said = browser.run("document.querySelector('.pairs .readout').textContent")
     assert re.search(r" less .*: \+\d+\.\d\d, interval \[.* differs \(", said)
     browser.move("h1")
+    browser.run(OPEN_TAB % "table")
+
+
+FOREST = "[...document.querySelectorAll('.forest tbody tr')].filter(r => r.checkVisibility())"
+SEEN = """JSON.stringify([...document.querySelectorAll('.cards, .forest, .heat, .grids, #board-1')].map(
+  e => e.innerHTML.replace(/<g id="[^"]*">/g, '')))"""
+
+
+def pick(browser: Page, baseline: str) -> str:
+    """Pick a baseline as a person would, and return what the page says."""
+    select = "document.querySelector('.pick-baseline')"
+    browser.run(f"{select}.value = {json.dumps(baseline)}; {select}.dispatchEvent(new Event('change'))")
+    return str(browser.run("document.getElementById('status').textContent"))
+
+
+def test_a_picked_baseline_shows_its_own_tests(browser: Page, campaign: Campaign) -> None:
+    before = browser.run(SEEN)
+    choices = browser.run("[...document.querySelectorAll('.pick-baseline option')].map(o => o.value)")
+    first = browser.run("document.querySelector('.pick-baseline').value")
+    other = next(choice for choice in choices if choice not in ("", first))
+    said = pick(browser, other)
+    assert browser.run(SEEN) != before
+    assert f"baseline-1={other}" in browser.run("decodeURIComponent(location.hash)")
+    records = campaign.records
+    (table, *_) = all_leaderboards(replace(campaign, all_rows=True, baseline=other))
+    for row in table.rows:
+        text = browser.run(
+            f"[...document.querySelectorAll('.forest tbody tr')].find(r => r.dataset.id === "
+            f"{json.dumps(row.method)}).querySelector('td.answer').textContent"
+        )
+        if row.against is not None and row.against.p is not None:
+            assert text.startswith(f"{100 * row.against.difference:+.2f} ")
+            assert text.endswith(row.against.answer), row.method
+    assert records
+    assert said.startswith("Against ")
+    pick(browser, first)
+    assert browser.run(SEEN) == before  # the script draws what the program drew
+
+
+def test_tabs_by_keyboard_and_by_link(browser: Page) -> None:
+    shown_tab = "[...document.querySelectorAll('.tab')].filter(t => t.checkVisibility()).map(t => t.id)"
+    browser.run("document.querySelector('.tabs a').click()")
+    assert browser.run(shown_tab) == ["tab-differences"]
+    browser.run("document.querySelector('.tabs a').focus()")
+    browser.press("ArrowRight", 39)
+    assert browser.run(shown_tab) == ["tab-tasks"]
+    assert browser.run("document.activeElement.getAttribute('aria-selected')") == "true"
+    browser.run("location.hash = 'probes'")
+    assert browser.run(later(shown_tab)) == ["tab-analysis"]
+    browser.run("history.replaceState(null, '', '#'); " + OPEN_TAB % "table")
+
+
+def test_the_first_screen_has_the_answer(browser: Page) -> None:
+    browser.run("document.querySelector('.tabs a').click(); scrollTo(0, 0)")
+    for width, height in ((1400, 900), (390, 844)):
+        browser.show_as(width, height)
+        inside = f"r.getBoundingClientRect().bottom <= {height}"
+        assert browser.run(f"{FOREST}.filter(r => {inside}).length") >= 8
+        assert browser.run(f"{FOREST}.some(r => r.classList.contains('baseline') && {inside})")
+        assert browser.run(f"[...document.querySelectorAll('.cards li')].every(r => {inside})")
+        assert browser.run("document.documentElement.scrollWidth") <= width
+    browser.show_as(1280, 900)
+    browser.run(OPEN_TAB % "table")
+
+
+def test_a_table_is_copied_as_latex(browser: Page, tmp_path: Path) -> None:
+    copied = browser.run(
+        "new Promise(done => { navigator.clipboard.writeText = async text => done(text); "
+        "document.querySelectorAll('.board .tools button')[2].click() })"
+    )
+    assert copied.startswith("\\begin{tabular}")
+    packages = "\\usepackage[paperwidth=200cm,textwidth=190cm]{geometry}\\usepackage{booktabs}"
+    page = f"\\documentclass{{article}}{packages}"
+    check_compiles(f"{page}\\begin{{document}}\\tiny\n{copied}\\end{{document}}", tmp_path)
 
 
 def test_a_row_leads_to_its_card(browser: Page) -> None:
@@ -312,8 +391,8 @@ def test_readers_find_their_way(browser: Page) -> None:
         ".scroll": "e.tabIndex === 0 && e.ariaLabel",
     }.items():
         assert browser.run(f"[...document.querySelectorAll('{selector}')].every(e => {holds})"), selector
-    ids = browser.run("[...document.querySelectorAll('section')].map(s => s.id)")
-    assert ids == [section.name for section in SECTIONS]  # here all of them have something to show
+    ids = browser.run("[...document.querySelectorAll('.tab > section')].map(s => s.id)")
+    assert sorted(ids) == sorted(section.name for section in SECTIONS)  # here all have something to show
     figures = browser.run("[...document.querySelectorAll('figure')].map(f => f.id)")
     assert len(figures) == len(set(figures))
 

@@ -64,7 +64,6 @@ def test_links_of_the_page_its_rows_and_its_cards(hostile: Campaign) -> None:
     assert row
     assert 'href="#card-simcse"' in row[0]
     assert 'href="#runs-mini-sts7-simcse"' in row[0]
-    assert [f'href="./mini/simcse/seed-{seed}/sts7.json"' in row[0] for seed in range(1, 6)] == [True] * 5
     runs = run_tables(hostile)["mini", "sts7"].methods["simcse"].runs
     assert [run.key for run in runs] == [r.key for r in hostile.records if r.method == "simcse"]
     found = {card.name: card for card in campaign_cards(hostile)}

@@ -23,7 +23,7 @@ from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import suite_figures, sweep_figures
 from bench.reports.record_groups import LONG_COLUMNS
 from bench.reports.report import all_figures, render_report
-from bench.reports.sections import SECTIONS, TABLES, table_grids
+from bench.reports.sections import SECTIONS, TABLES, TABS, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
@@ -40,7 +40,8 @@ def whole(campaign: Campaign) -> str:
 
 def parts(page: str) -> dict[str, str]:
     """The page's sections by their id."""
-    return dict(re.findall(r'<section id="([^"]+)"(.*?)</section>', page, re.DOTALL))
+    sections = dict(re.findall(r'<section id="([^"]+)"(.*?)</section>', page, re.DOTALL))
+    return {name: text for name, text in sections.items() if name != "notes"}
 
 
 def small(tmp_path: Path, profile: str = "mini", *sweeps: Manifest) -> Campaign:
@@ -49,7 +50,10 @@ def small(tmp_path: Path, profile: str = "mini", *sweeps: Manifest) -> Campaign:
 
 
 def test_the_page_and_the_report_have_the_sections_of_the_list(whole: str, campaign: Campaign) -> None:
-    assert list(parts(whole)) == NAMES
+    assert sorted(parts(whole)) == sorted(NAMES)
+    tabs = re.findall(r'<section class="tab[^"]*" id="tab-([^"]+)"', whole)
+    assert tabs == list(TABS)
+    assert {section.tab for section in SECTIONS} < set(TABS)
     assert len(set(NAMES)) == len(NAMES)
     assert "<h2>Not here</h2>" not in whole
     text = render_report(campaign, "text")
@@ -92,7 +96,7 @@ def test_sections_of_small_campaigns(tmp_path: Path) -> None:
         assert "seeds" in parts(render_report(source, "html"))
     page = render_report(small(tmp_path), "html")
     there = parts(page)
-    assert list(there) == ["leaderboard", "seeds", "efficiency", "methods"]
+    assert set(there) == {"leaderboard", "seeds", "efficiency", "methods"}
     missing = html.unescape(page[page.index("Not here") :])
     for section in SECTIONS:
         said = f"<li>{section.title}: {section.missing} ("

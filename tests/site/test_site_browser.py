@@ -252,7 +252,7 @@ def test_pairs_of_sentences_by_address(browser: Page, site: Path) -> None:
 
 
 def test_the_slider_shows_fewer_seeds_and_the_list_one_leaderboard(browser: Page, site: Path) -> None:
-    go(browser, site / "campaigns/hostile/index.html")
+    go(browser, site / "campaigns/hostile/index.html", "seeds-used")
     place = "document.querySelector('.used')"
     text = f"{place}.querySelector('table').innerText"
     whole = browser.run(text)
@@ -272,15 +272,15 @@ def test_the_slider_shows_fewer_seeds_and_the_list_one_leaderboard(browser: Page
     data = browser.run(f"JSON.parse({place}.querySelector('script').textContent)")
     averages = browser.run(f"[...{place}.querySelectorAll('tbody tr')].map(r => r.cells[1].textContent)")
     assert averages == [f"{100 * row[1]:.2f}" for row in data["steps"][0]]
-    go(browser, site / "campaigns/two/index.html")
+    go(browser, site / "campaigns/two/index.html", "leaderboard")
     boards = "[...document.querySelectorAll('#leaderboard .board')].map(b => b.checkVisibility())"
-    assert browser.run(boards) == [True, True]
-    select = "document.querySelector('select.places')"
-    browser.run(f"{select}.value = 'board-2'; {select}.dispatchEvent(new Event('change'))")
+    assert browser.run(boards) == [True, False]
+    select = "document.getElementById('pick-place')"
+    browser.run(f"{select}.value = '2'; {select}.dispatchEvent(new Event('change'))")
     assert browser.run(boards) == [False, True]
     hash_ = browser.run("location.hash.slice(1)")
-    assert "leaderboard.place=board-2" in hash_
+    assert "suite=2" in hash_
     go(browser, site / "campaigns/two/index.html", hash_)
     wait(browser, f"JSON.stringify({boards}) === '[false,true]'")
-    browser.run(f"{select}.value = ''; {select}.dispatchEvent(new Event('change'))")
-    assert browser.run(boards) == [True, True]
+    browser.run(f"{select}.value = '1'; {select}.dispatchEvent(new Event('change'))")
+    assert browser.run(boards) == [True, False]

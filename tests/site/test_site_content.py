@@ -83,7 +83,7 @@ def test_no_name_is_markup(made: tuple[Path, Path]) -> None:
         text = path.read_text(encoding="utf-8")
         assert "<script>" not in text
         assert "<img" not in text
-        assert len(re.findall("<script ", text)) == 1 + text.count('<script type="application/json">')
+        assert len(re.findall("<script ", text)) == 1 + text.count('<script type="application/json"')
     page = read(site / "campaigns/hostile/index.html").text
     assert '<b>&"x" `[y](z)' in page  # who sent it
     assert "out of luck" in page

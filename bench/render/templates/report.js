@@ -240,7 +240,7 @@
     const family = board.querySelector(".family");
     const pairs = board.classList.contains("pairs");
     const units = pairs ? [...table.tBodies[0].rows] : [...table.tBodies];
-    const names = (unit) => (pairs ? [0, 1].map((i) => unit.cells[i].textContent) : [unit.dataset.method]);
+    const names = (unit) => (pairs ? [0, 1].map((i) => unit.cells[i].textContent) : [unit.dataset.method, unit.dataset.id]);
     const filter = () => {
       const text = find.value.trim().toLowerCase();
       const at = family.value.indexOf(":");
