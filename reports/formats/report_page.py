@@ -61,7 +61,7 @@ def render_campaign_page(campaign: Campaign, parts: Sequence[PagePart], missing:
     return report_environment().get_template("report.html").render(context).strip() + "\n"
 
 
-STYLES = ("report.css", "first_screen.css")
+STYLES = ("report.css", "figure.css", "first_screen.css")
 SCRIPTS = ("report.js", "first_screen.js", "figures.js")
 """Files of a page's script, in order: the first opens what the last closes."""
 
