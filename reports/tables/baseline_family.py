@@ -110,17 +110,10 @@ def correct_against(
     from bench.stats.single_step import common_correlation, correct_family
 
     paired = [method for method, test in tested.items() if test == PAIRED]
-    sides = [tests.paired_differences(method, baseline, task) for method in paired]
-    counts, others = [len(side) for side in sides], len(tested) - len(paired)
-    correlation = common_correlation(_align_seeds(sides)) if len(paired) > 1 else 0.0
+    counts, differences = tests.paired_differences(paired, baseline, task)
+    others = len(tested) - len(paired)
+    correlation = common_correlation(differences) if len(paired) > 1 else 0.0
     return correct_family(counts, correlation, others), len(paired), others
-
-
-def _align_seeds(sides: Sequence[Mapping[int, float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return (seeds, rows) differences of the seeds that all rows have."""
-    common = sorted(set.intersection(*map(set, sides)))
-    values = [[side[seed] for side in sides] for seed in common]
-    return np.array(values, dtype=np.float64).reshape(len(common), len(sides))
 
 
 def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
@@ -129,22 +122,17 @@ def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
     Each row is the baseline of a family of its own (Hsu 1984, Ann. Statist. 12, 1136). The best row is among
     them with a chance of at least 95%. Empty if nothing was tested.
     """
-    from bench.stats.difference_test import WELCH
-
-    ranking, best = tests.of(task), []
-    for row in ranking.methods:
-        tested, ahead = {}, []
-        for other in ranking.methods:
-            if other == row or (pair := ranking.pair(row, other)).p is None:
+    table, best = tests.table(task), []
+    for place in table.tested:
+        # a test against a row with the degrees of freedom of the fewer seeds, see pair_test
+        p, has_test = table.fewest[place], ~np.isnan(table.p[place])
+        ahead = has_test & (table.differences[:, place] > 0)
+        if ahead.any() and (least := float(p[ahead].min())) <= ALPHA:  # a correction raises p
+            tested = {table.methods[other]: table.test(place, other) for other in np.flatnonzero(has_test)}
+            correction, _, _ = correct_against(tests, table.methods[place], tested, task)
+            if correction.adjust(least) <= ALPHA:
                 continue
-            tested[other], p = pair.test, pair.p
-            if pair.test.startswith(WELCH):
-                p = tests.test(other, row, task, fewest=True).p or p
-            if pair.difference * (1 if pair.first == other else -1) > 0:
-                ahead.append(p)
-        correction, _, _ = correct_against(tests, row, tested, task)
-        if not ahead or correction.adjust(min(ahead)) > ALPHA:
-            best.append(row)
+        best.append(table.methods[place])
     return frozenset(best)
 
 
