@@ -153,9 +153,13 @@ class PairTable:
         """Places of the methods with a tested pair."""
         return [int(place) for place in np.flatnonzero((~np.isnan(self.p)).any(axis=1))]
 
-    def test(self, row: int, column: int) -> str:
-        """Return the name of a test, or the obstacle to one, by its methods' places."""
-        return self.tests[self.names[row, column]]
+    def find(self, test: str) -> NDArray[np.bool_]:
+        """Return the (k, k) pairs with a test of this name."""
+        if test not in self.tests:
+            return np.zeros(self.names.shape, dtype=np.bool_)
+        chosen = self.names == self.tests.index(test)
+        np.fill_diagonal(chosen, val=False)
+        return chosen
 
     def pair_tests(self) -> dict[tuple[str, str], PairTest]:
         """Return the test of every pair, the better method first."""
