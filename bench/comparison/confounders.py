@@ -26,19 +26,43 @@ def describe_pairing(a: Group, b: Group) -> str | None:
     """Describe what pairs runs of a seed: stages that vary with it, data order, specification."""
     if not a.seeds or a.seeds != b.seeds:
         return None
-    others = {run.record.seed: run.record for run in b.runs}
-    pairs = [(run.record, others[run.record.seed]) for run in a.runs]
-    if all(x.options == y.options and not find_fact_differences(x, y, SPECIFICATION) for x, y in pairs):
+    if _have_one_specification(a, b):
         return "have one specification"
-    common = [read_stage_keys(x) & read_stage_keys(y) for x, y in pairs]
-    counts = Counter(chain.from_iterable(common))
-    stages = [sum(counts[key] == 1 for key in keys) for keys in common]
-    if least := min(stages):
+    if least := _count_common_stages(a, b):
         return f"have {least} trained stage{'s' * (least > 1)} in common"
-    orders = a.data_orders | b.data_orders
-    if len(orders) == 1 and orders != {frozenset()}:
-        return "see the same sentences in the same order"
-    return None
+    return "see the same sentences in the same order" if _have_one_order(a, b) else None
+
+
+def are_paired(a: Group, b: Group) -> bool:
+    """Return whether :func:`describe_pairing` finds something; the fastest question comes first."""
+    if not a.seeds or a.seeds != b.seeds:
+        return False
+    return _have_one_order(a, b) or _count_common_stages(a, b) > 0 or _have_one_specification(a, b)
+
+
+def _have_one_specification(a: Group, b: Group) -> bool:
+    """True if each seed's two runs, in the order of the seeds, have one specification."""
+    for one, other, first, second in zip(a.runs, b.runs, a.specifications, b.specifications, strict=True):
+        if one.record.options != other.record.options:
+            return False
+        if first != second and find_fact_differences(one.record, other.record, SPECIFICATION):
+            return False
+    return True
+
+
+def _count_common_stages(a: Group, b: Group) -> int:
+    """Return the trained stages that every two runs of a seed share, without those of several seeds."""
+    common = [keys & others for keys, others in zip(a.stage_keys, b.stage_keys, strict=True)]
+    if not all(common):
+        return 0
+    counts = Counter(chain.from_iterable(common))
+    return min(sum(counts[key] == 1 for key in keys) for keys in common)
+
+
+def _have_one_order(a: Group, b: Group) -> bool:
+    """True if all runs see the same sentences in the same order."""
+    orders = a.data_orders
+    return len(orders) == 1 and orders == b.data_orders and frozenset() not in orders
 
 
 def describe_confounders(a: Group, b: Group) -> list[str]:
@@ -132,11 +156,6 @@ def _describe_difference(what: str, a: Group, b: Group, read: Callable[[RunRecor
         return []
     first, second = (", ".join(sorted(map(printable, side))) for side in (facts, others))
     return [f"Different {what}: {first} against {second}."]
-
-
-def read_stage_keys(record: RunRecord) -> set[str]:
-    """Return the keys of the stages that a run and its members trained."""
-    return {str(stage["key"]) for stage in record.training.get("stages", {}).values() if stage.get("key")}
 
 
 def find_shared_stage(records: Sequence[RunRecord]) -> str | None:

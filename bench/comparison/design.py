@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from bench.comparison.confounders import describe_pairing
+from bench.comparison.confounders import are_paired, describe_pairing
 from bench.comparison.selection import Group
 from bench.stats.seed_design import PAIRED_TESTS, RequestedTest, Seeds, SeedTest, choose_design, common_seeds
 
@@ -37,6 +38,21 @@ def choose_comparison_design(
     pairs = shared if chosen.seeds[0] == chosen.seeds[1] else None
     first, second = _select_seeds(a, chosen.seeds[0]), _select_seeds(b, chosen.seeds[1])
     return first, second, Design(chosen.test, asked, pairs, chosen.left_out, chosen.too_few)
+
+
+_find_common, _choose = lru_cache(maxsize=1024)(common_seeds), lru_cache(maxsize=1024)(choose_design)
+"""Rows of a table have few different seeds."""
+
+
+def choose_tested_runs(a: Group, b: Group) -> tuple[Group, Group, bool]:
+    """Return both sides' runs of the automatic test, and whether they are pairs, without the reasons.
+
+    The same choice as :func:`choose_comparison_design`, for tables of many pairs.
+    """
+    common = _find_common(a.seeds, b.seeds)
+    pairs = bool(common[0]) and are_paired(_select_seeds(a, common[0]), _select_seeds(b, common[1]))
+    chosen = _choose(a.seeds, b.seeds, pairs=pairs)
+    return _select_seeds(a, chosen.seeds[0]), _select_seeds(b, chosen.seeds[1]), chosen.paired
 
 
 def _select_seeds(group: Group, seeds: Seeds) -> Group:

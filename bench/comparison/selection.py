@@ -10,13 +10,13 @@ from functools import cache, cached_property
 from itertools import chain, pairwise
 from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.config.method_ids import match_recorded_id
 from bench.errors import InputError, NotComparableError, printable, unknown_name
 from bench.nn.model_folder import hash_requested_model
-from bench.records.fingerprint import compute_family_key
+from bench.records.fingerprint import SPECIFICATION, compute_family_key
 from bench.records.record import ALL, RunRecord
 from bench.records.store import ResultStore
 
@@ -78,6 +78,11 @@ def read_data_orders(record: RunRecord) -> frozenset[tuple[str, int]]:
     return frozenset((text.get("sha256"), size) for text in texts)
 
 
+def read_stage_keys(record: RunRecord) -> set[str]:
+    """Return the keys of the stages that a run and its members trained."""
+    return {str(stage["key"]) for stage in record.training.get("stages", {}).values() if stage.get("key")}
+
+
 @dataclass(frozen=True)
 class Group:
     """Finished runs of one method, suite and profile, by seed, and failed ones; ``single`` is one run."""
@@ -106,6 +111,16 @@ class Group:
     def data_orders(self) -> frozenset[frozenset[tuple[str, int]]]:
         """The different orders of training data of its runs, see :func:`read_data_orders`."""
         return frozenset(read_data_orders(run.record) for run in self.runs)
+
+    @cached_property
+    def stage_keys(self) -> tuple[frozenset[str], ...]:
+        """The keys of the stages that each run and its members trained."""
+        return tuple(frozenset(read_stage_keys(run.record)) for run in self.runs)
+
+    @cached_property
+    def specifications(self) -> tuple[tuple[Any, ...], ...]:
+        """The values of the specification's facts of each run."""
+        return tuple(tuple(fact.value(run.record) for fact in SPECIFICATION) for run in self.runs)
 
     @property
     def place(self) -> tuple[str, str]:

@@ -39,12 +39,14 @@ def find_mark_faults(record: RunRecord) -> Iterator[str]:
         yield f"it says that it learned from labels, and {record.name} doesn't"
     if record.name in own and own[record.name].card.takes_methods and len(parts) == 1:
         yield f"{record.name} builds on other methods, and it names none"
-    yield from _find_stage_faults(record, parts)
+    yield from _find_stage_faults(record, parts, own)
 
 
-def _find_stage_faults(record: RunRecord, parts: Sequence[_Part]) -> Iterator[str]:
+def _find_stage_faults(
+    record: RunRecord, parts: Sequence[_Part], own: Mapping[str, Method]
+) -> Iterator[str]:
     """Yield stages that no card has, and stages whose use of paraphrases the cards contradict."""
-    own, stages = own_methods(), record.training.get("stages", {})
+    stages = record.training.get("stages", {})
     hidden: list[str] = []
     invented: list[str] = []
     planned = [_planned_texts(own.get(part.name), part) for part in parts]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.comparison.ranked_items import may_show_sentences
 from bench.data.data_source import data_folder
@@ -92,8 +93,10 @@ def build_site(request: SiteRequest) -> SiteResult:
         if entry is not None:
             result.kept += 1
         else:
-            entry = _render_campaign(request, output, store, site, result)
+            entry = _render_campaign(request, output, store, site, result, prints[name])
             result.made += 1
+            if not entry.error:
+                output.complete(name, prints[name])
         if entry.error:
             prints[name] = ""  # try again in the next build
         elif entry.failed or entry.check.status == "faults" or entry.check.shortfall:
@@ -136,11 +139,14 @@ def _reuse_entry(output: SiteOutput, name: str) -> CampaignEntry | None:
 
 
 def _render_campaign(
-    request: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, result: SiteResult
+    request: SiteRequest, output: SiteOutput, store: ResultStore, site: Site, result: SiteResult, source: str
 ) -> CampaignEntry:
+    def remember(part: str, compute: Callable[[], Any]) -> Any:
+        return output.remember(f"{store.campaign}.{part}", source, compute)
+
     try:
         _check_quotes(request, store)
-        entry, files = campaign_files(store, request.check, request.data, site)
+        entry, files = campaign_files(store, request.check, request.data, site, remember)
     except BenchError as error:
         result.errors.append(error)
         entry = CampaignEntry(store.campaign, error=printable(" ".join(error.what.split())))

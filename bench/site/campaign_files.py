@@ -44,6 +44,8 @@ from bench.site.shared_pages import method_file
 
 Files = dict[str, bytes]
 """Contents by their paths below the campaign's folder."""
+Remember = Callable[[str, Callable[[], Any]], Any]
+"""From the name of a slow part and a function that computes it in JSON's types to its value."""
 
 
 def load_site_campaign(store: ResultStore, data: Path | None) -> Campaign:
@@ -64,17 +66,26 @@ def load_site_campaign(store: ResultStore, data: Path | None) -> Campaign:
 
 
 def campaign_files(
-    store: ResultStore, check: Callable[[ResultStore], CampaignCheck], data: Path | None, site: Site
+    store: ResultStore,
+    check: Callable[[ResultStore], CampaignCheck],
+    data: Path | None,
+    site: Site,
+    remember: Remember = lambda _, compute: compute(),
 ) -> tuple[CampaignEntry, Files]:
-    """Return a campaign's entry and all files of its folder; ``data`` are for items that may be shown."""
+    """Return a campaign's entry and all files of its folder; ``data`` are for items that may be shown.
+
+    ``remember`` computes a slow part, or returns that of a killed build.
+    """
     campaign = load_site_campaign(store, data)
-    entry = make_entry(campaign, check(store))
+    facts = remember("check", lambda: asdict(check(store)))
+    entry = make_entry(campaign, CampaignCheck(facts["status"], tuple(facts["said"]), facts["shortfall"]))
     named = use_published_names(campaign)
     parts, missing = page_parts(named)
     tables = dict(_render_tables(campaign, parts))
     files = {f"tables/{name}": text.encode() for name, text in tables.items()}
     files["tables/records.csv"] = render_report(campaign, "csv").encode()
-    files["pairs.js"] = render_data_file(f"pairs {entry.campaign}", compare_method_pairs(campaign))
+    compared = remember("pairs", lambda: compare_method_pairs(campaign))
+    files["pairs.js"] = render_data_file(f"pairs {entry.campaign}", compared)
     browsed, unseen = _collect_items(campaign, data)
     files |= {
         f"items-{number}.js": render_data_file(f"items {entry.campaign} {number}", block)

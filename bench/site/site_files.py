@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from shutil import rmtree
+from typing import Any
 
 from bench.errors import InputError, StorageError
 from bench.records.filesystem import write_atomically
@@ -19,6 +21,8 @@ from bench.version import __version__
 
 MANIFEST = "site.json"
 """Every written file with its sha256: these may be replaced or removed."""
+PROGRESS = ".progress"
+"""Folder of an unfinished build: a file for each finished campaign and each finished part of one."""
 
 
 def hash_content(content: bytes) -> str:
@@ -34,6 +38,33 @@ class SiteOutput:
     known: Mapping[str, str] = field(default_factory=dict)  # the last build's files: sha256 by path
     prints: Mapping[str, str] = field(default_factory=dict)  # hash of its sources by campaign
     written: dict[str, str] = field(default_factory=dict)  # this build's files: sha256 by path
+
+    def remember(self, name: str, source: str, compute: Callable[[], Any]) -> Any:
+        """Return a value in JSON's types, from the progress of a killed build if ``source`` is equal.
+
+        ``source`` is the hash of everything that the value depends on.
+        """
+        path = self.root / PROGRESS / f"{name}.json"
+        kept = _read_json(path)
+        if isinstance(kept, dict) and kept.get("source") == source and "value" in kept:
+            return kept["value"]
+        value = compute()
+        self._write_progress(path, {"source": source, "value": value})
+        return value
+
+    def complete(self, campaign: str, source: str) -> None:
+        """Remember that a campaign's files are written, for the build after a killed one."""
+        below = f"campaigns/{campaign}/"
+        files = {path: digest for path, digest in self.written.items() if path.startswith(below)}
+        path = self.root / PROGRESS / f"{campaign}.json"
+        self._write_progress(path, {"source": source, "value": files})
+
+    def _write_progress(self, path: Path, content: Any) -> None:
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, json.dumps(content).encode())
+        except OSError as error:
+            raise StorageError(f"the site can't be written: {error.strerror}", where=str(path)) from error
 
     def put(self, path: str, content: bytes) -> None:
         """Write a file of the site unless it is unchanged."""
@@ -75,6 +106,8 @@ class SiteOutput:
                 for folder in target.relative_to(self.root).parents:
                     (self.root / folder).rmdir()
         self.write_manifest(prints)
+        if not (self.root / PROGRESS).is_symlink():
+            rmtree(self.root / PROGRESS, ignore_errors=True)
         return len(gone)
 
     def begin(self, campaigns: Sequence[str]) -> None:
@@ -108,9 +141,12 @@ def open_site(root: Path) -> SiteOutput:
     try:
         manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
         known = {str(path): str(value) for path, value in manifest["files"].items() if _is_inside(str(path))}
-        for name in manifest.get("making", ()):
-            known |= dict.fromkeys(_find_partial_files(root, str(name)), "")
         prints = {str(name): str(value) for name, value in manifest["campaigns"].items()}
+        for name in map(str, manifest.get("making", ())):
+            source, files = _read_progress(root, name)
+            known |= dict.fromkeys(_find_partial_files(root, name), "") | files
+            if files:
+                prints[name] = source
         return SiteOutput(root, known, prints)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
@@ -118,6 +154,26 @@ def open_site(root: Path) -> SiteOutput:
             where=f"--out {root}",
             expected="an empty folder, or one that bench site made",
         ) from error
+
+
+def _read_progress(root: Path, campaign: str) -> tuple[str, dict[str, str]]:
+    """Return the hash of the sources of a campaign that a killed build finished, and its files."""
+    kept = _read_json(root / PROGRESS / f"{campaign}.json") if _is_inside(campaign) else None
+    if not isinstance(kept, dict) or not isinstance(kept.get("value"), dict):
+        return "", {}
+    files = {str(path): str(digest) for path, digest in kept["value"].items()}
+    below = f"campaigns/{campaign}/"
+    return str(kept.get("source")), {
+        path: digest for path, digest in files.items() if path.startswith(below) and _is_inside(path)
+    }
+
+
+def _read_json(path: Path) -> Any:
+    """Return the content of a file, None for a missing or damaged one."""
+    try:
+        return None if path.is_symlink() else json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def _find_partial_files(root: Path, campaign: str) -> list[str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from bench.stats.argument_checks import check_level
 
+K = TypeVar("K", bound=Hashable)
 METHODS = {"holm": "Holm", "fdr_bh": "Benjamini-Hochberg"}
 
 
@@ -101,7 +103,7 @@ def adjust_p_values(values: Sequence[float], method: str) -> list[float]:
     return [float(value) for value in result]
 
 
-def adjust_levels(p: Mapping[str, float], method: str, level: float = 0.95) -> dict[str, float]:
+def adjust_levels(p: Mapping[K, float], method: str, level: float = 0.95) -> dict[K, float]:
     """Return for each comparison the level at which its interval agrees with its corrected p.
 
     With p sorted and R of n rejected at alpha: the i-th rejected gets 1 - alpha / (n - i + 1) after Holm, the

@@ -72,10 +72,10 @@ def pair_test(
         check_sides(x, y, paired=True)
         rounding = ROUNDING * float(np.abs([x, y]).max())
         if np.ptp(x - y) > rounding:
-            return _t_test(difference, [_mean_variance(x - y)], parts, PAIRED, level, least)
+            return _t_test(difference, [mean_variance(x - y)], parts, PAIRED, level, least)
         difference = 0.0 if abs(difference) <= rounding else difference
         return _t_test(difference, [], parts, PAIRED, level, least)
-    seeds = [_mean_variance(runs) for runs in (x, y) if len(runs) > 1]
+    seeds = [mean_variance(runs) for runs in (x, y) if len(runs) > 1]
     if not any(variance for variance, _ in seeds):
         difference = float(x[0] - y[0])
     if any(deterministic):
@@ -92,8 +92,12 @@ def _check_deterministic(sides: tuple[FloatArray, FloatArray], deterministic: tu
             raise ValueError(f"{name} has {len(runs)} runs; expected 1 of a deterministic method")
 
 
-def _mean_variance(runs: FloatArray) -> tuple[float, int]:
-    """Variance of the mean, and its degrees of freedom; 0 for scores that are equal but for rounding."""
+def mean_variance(runs: FloatArray) -> tuple[float, int]:
+    """Return the variance of the mean, and its degrees of freedom; 0 for scores equal but for rounding.
+
+    >>> mean_variance(np.array([1.0, 2.0, 3.0]))
+    (0.3333333333333333, 2)
+    """
     n = len(runs)
     if np.ptp(runs) <= ROUNDING * float(np.abs(runs).max()):
         return 0.0, n - 1

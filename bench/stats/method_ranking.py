@@ -164,12 +164,12 @@ def rank_methods(
             raise ValueError(f"{a} against {b}: p={value}; expected a number in [0, 1]")
     tested = {method for pair in p_values for method in pair}
     adjusted = dict(zip(p_values, adjust_p_values(list(p_values.values()), "holm"), strict=True))
-    levels = adjust_levels({str(pair): p for pair, p in p_values.items()}, "holm", 1 - alpha)
+    levels = adjust_levels(p_values, "holm", 1 - alpha)
     pairs = []
     for pair, test in by_pair.items():
         p = adjusted.get(pair)
         differs = p is not None and p <= alpha
-        pairs.append(RankedPair(*pair, test.difference, test.p, p, differs, test.test, levels.get(str(pair))))
+        pairs.append(RankedPair(*pair, test.difference, test.p, p, differs, test.test, levels.get(pair)))
     methods = tuple(method for method in order if method in tested)
     means = tuple(float(scores[method]) for method in methods)
     left_out = tuple(method for method in order if method not in tested)

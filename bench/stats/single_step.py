@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr
 
 from bench.stats.argument_checks import FloatArray
 
 DRAWS = 20_000
+Sums = NDArray[np.float32]
 _SEED = 20_261_128
+_BLOCK = 8  # numbers from which numpy adds several at once
 _HIGHEST = 0.98  # of a common correlation: rows that differ by a constant still have noise of their own
 
 
@@ -104,12 +106,7 @@ def _smallest_p(counts: tuple[tuple[int, int], ...], correlation: float) -> Floa
     """(draws,) smallest p of rows of which none differs, sorted; ``counts`` are (seeds, rows)."""
     smallest = np.ones(DRAWS)
     for seeds, rows in counts:
-        draws = _draws_of(seeds)
-        mean, square, product = draws.take(rows)
-        own, common = 1 - correlation, correlation
-        means = np.sqrt(common) * draws.common_mean + np.sqrt(own) * mean
-        squares = common * draws.common_square + own * square + 2 * np.sqrt(own * common) * product
-        largest = np.sqrt((means**2 / squares).max(axis=1) * seeds * (seeds - 1))
+        largest = np.sqrt(_draws_of(seeds).find_largest(rows, correlation) * seeds * (seeds - 1))
         smallest = np.minimum(smallest, 2 * stdtr(seeds - 1, -largest))
     smallest.sort()
     return smallest
@@ -123,21 +120,44 @@ class _Draws:
     """
 
     def __init__(self, seeds: int) -> None:
-        common = np.random.default_rng(_SEED).standard_normal((seeds, DRAWS)).T
-        self._deviations = common - common.mean(axis=1, keepdims=True)
-        self.common_mean = common.mean(axis=1)[:, None]
-        self.common_square = (self._deviations**2).sum(axis=1)[:, None]
+        common = np.random.default_rng(_SEED).standard_normal((seeds, DRAWS))
+        self._common_mean = common.mean(axis=0)
+        self._deviations = common - self._common_mean
+        self._common_square = (self._deviations**2).sum(axis=0)
         self._generator = np.random.default_rng([_SEED, seeds])
-        self._sums: list[FloatArray] = []
+        self._sums: list[tuple[Sums, Sums, Sums]] = []  # of each row: (draws,) means, squares and products
 
-    def take(self, rows: int) -> FloatArray:
-        """Return (3, draws, rows): means, squares and products."""
+    def find_largest(self, rows: int, correlation: float) -> FloatArray:
+        """Return the (draws,) largest mean^2 / sum of squared deviations of the first rows.
+
+        Row by row, as the sums of one row fit into the processor's cache.
+        """
+        own, common = 1 - correlation, correlation
+        shared_mean, shared_square = np.sqrt(common) * self._common_mean, common * self._common_square
+        largest = np.zeros(DRAWS)
+        for mean, square, product in self._take(rows):
+            means = shared_mean + np.sqrt(own) * mean
+            squares = shared_square + own * square + 2 * np.sqrt(own * common) * product
+            np.maximum(largest, means**2 / squares, out=largest)
+        return largest
+
+    def _take(self, rows: int) -> list[tuple[Sums, Sums, Sums]]:
         while len(self._sums) < rows:
-            own = self._generator.standard_normal((DRAWS, self._deviations.shape[1]))
-            spread = own - own.mean(axis=1, keepdims=True)
-            sums = (own.mean(axis=1), (spread**2).sum(axis=1), (spread * self._deviations).sum(axis=1))
-            self._sums.append(np.stack(sums).astype(np.float32))
-        return np.stack(self._sums[:rows], axis=2)
+            seeds = len(self._deviations)
+            own = np.ascontiguousarray(self._generator.standard_normal((DRAWS, seeds)).T)
+            own_mean = _sum_seeds(own) / seeds
+            spread = own - own_mean
+            sums = (own_mean, _sum_seeds(spread**2), _sum_seeds(spread * self._deviations))
+            mean, square, product = (each.astype(np.float32) for each in sums)
+            self._sums.append((mean, square, product))
+        return self._sums[:rows]
+
+
+def _sum_seeds(values: FloatArray) -> FloatArray:
+    """Return the (draws,) sums of (seeds, draws), in numpy's order of adding the seeds of each draw."""
+    if len(values) < _BLOCK:
+        return values.sum(axis=0)
+    return np.ascontiguousarray(values.T).sum(axis=1)
 
 
 _draws_of = lru_cache(maxsize=32)(_Draws)

@@ -69,13 +69,17 @@ def compare_with_baseline(
     tests: PairwiseTests, baseline: str, *, task: str = AVERAGE, margin: float
 ) -> BaselineFamily | None:
     """Test every row against the baseline on a task; None where no row can be tested against it."""
+    from bench.stats.difference_test import PAIRED
+
     ranking = tests.of(task)
     methods = [method for method in (*ranking.methods, *ranking.left_out) if method != baseline]
     if baseline not in ranking.methods:
         return None
     raw = {method: tests.test(method, baseline, task, fewest=True) for method in methods}
-    tested = {method: test.test for method, test in raw.items() if test.p is not None}
-    correction, paired, others = correct_against(tests, baseline, tested, task)
+    kinds = [(method, test.test) for method, test in raw.items() if test.p is not None]
+    paired = [method for method, kind in kinds if kind == PAIRED]
+    others = len(kinds) - len(paired)
+    correction = correct_against(tests, baseline, paired, others, task)
     level = correction.level(ALPHA)
     rows = {}
     for method, test in raw.items():
@@ -88,7 +92,7 @@ def compare_with_baseline(
             interval = None  # of seeds that all score the same, p is the lowest that so many can reach
         answer = _name_answer(test.difference, p, interval, margin)
         rows[method] = BaselineDifference(test.difference, interval, p, answer, test.test)
-    return BaselineFamily(baseline, rows, paired, others, margin)
+    return BaselineFamily(baseline, rows, len(paired), others, margin)
 
 
 def _name_answer(difference: float, p: float, interval: tuple[float, float] | None, margin: float) -> str:
@@ -100,27 +104,14 @@ def _name_answer(difference: float, p: float, interval: tuple[float, float] | No
 
 
 def correct_against(
-    tests: PairwiseTests, baseline: str, tested: Mapping[str, str], task: str
-) -> tuple[FamilyCorrection, int, int]:
-    """Return the correction of a family of tests, and its numbers of paired and of other rows.
-
-    ``tested`` has the name of the test of every row with a p.
-    """
-    from bench.stats.difference_test import PAIRED
+    tests: PairwiseTests, baseline: str, paired: Sequence[str], others: int, task: str
+) -> FamilyCorrection:
+    """Return the correction of a family of tests: of ``paired`` rows, and of a number of others."""
     from bench.stats.single_step import common_correlation, correct_family
 
-    paired = [method for method, test in tested.items() if test == PAIRED]
-    sides = [tests.paired_differences(method, baseline, task) for method in paired]
-    counts, others = [len(side) for side in sides], len(tested) - len(paired)
-    correlation = common_correlation(_align_seeds(sides)) if len(paired) > 1 else 0.0
-    return correct_family(counts, correlation, others), len(paired), others
-
-
-def _align_seeds(sides: Sequence[Mapping[int, float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Return (seeds, rows) differences of the seeds that all rows have."""
-    common = sorted(set.intersection(*map(set, sides)))
-    values = [[side[seed] for side in sides] for seed in common]
-    return np.array(values, dtype=np.float64).reshape(len(common), len(sides))
+    counts, differences = tests.paired_differences(paired, baseline, task)
+    correlation = common_correlation(differences) if len(paired) > 1 else 0.0
+    return correct_family(counts, correlation, others)
 
 
 def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
@@ -129,22 +120,21 @@ def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
     Each row is the baseline of a family of its own (Hsu 1984, Ann. Statist. 12, 1136). The best row is among
     them with a chance of at least 95%. Empty if nothing was tested.
     """
-    from bench.stats.difference_test import WELCH
+    from bench.stats.difference_test import PAIRED
 
-    ranking, best = tests.of(task), []
-    for row in ranking.methods:
-        tested, ahead = {}, []
-        for other in ranking.methods:
-            if other == row or (pair := ranking.pair(row, other)).p is None:
+    table, best = tests.table(task), []
+    has_test, is_paired = ~np.isnan(table.p), table.find(PAIRED)
+    for place in table.tested:
+        ahead = has_test[place] & (table.differences[:, place] > 0)
+        # against one row, Welch's test has the degrees of freedom of the fewer seeds, see pair_test
+        if ahead.any() and (least := float(table.fewest[place, ahead].min())) <= ALPHA:
+            # above ALPHA no correction is needed, as it only raises p
+            paired = [table.methods[other] for other in np.flatnonzero(is_paired[place])]
+            others = int(has_test[place].sum()) - len(paired)
+            correction = correct_against(tests, table.methods[place], paired, others, task)
+            if correction.adjust(least) <= ALPHA:
                 continue
-            tested[other], p = pair.test, pair.p
-            if pair.test.startswith(WELCH):
-                p = tests.test(other, row, task, fewest=True).p or p
-            if pair.difference * (1 if pair.first == other else -1) > 0:
-                ahead.append(p)
-        correction, _, _ = correct_against(tests, row, tested, task)
-        if not ahead or correction.adjust(min(ahead)) > ALPHA:
-            best.append(row)
+        best.append(table.methods[place])
     return frozenset(best)
 
 

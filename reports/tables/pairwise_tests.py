@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.comparison.design import choose_comparison_design
+from bench.comparison.design import choose_tested_runs
 from bench.comparison.item_bootstrap import FOLDER, CampaignRun, list_task_names, read_draws
 from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.comparison.unit_notes import describe_units
@@ -27,11 +27,11 @@ from bench.stats.seed_design import Seeds
 if TYPE_CHECKING:
     from bench.stats.item_units import UnitSummary
     from bench.stats.method_ranking import PairTest, Ranking
+    from bench.stats.pair_table import PairTable
     from bench.stats.spread import Spread
 
 ALPHA = 0.05
-Array = NDArray[np.float64]
-Pair = frozenset[str]
+Array, Places = NDArray[np.float64], NDArray[np.intp]
 
 
 class PairwiseTests:
@@ -71,7 +71,10 @@ class PairwiseTests:
             self.drawn = {}
         self.with_items = seeds and len(self.drawn) == len(self._groups) and len(self._task_lists) == 1
         self._rankings: dict[str, Ranking] = {}
+        self._tables: dict[str, PairTable] = {}
+        self._paired: dict[tuple[Seeds, ...], NDArray[np.bool_]] = {}
         self._scored: dict[tuple[str, str], Group] = {}
+        self._score_rows: dict[str, dict[str, Array]] = {}
         self._by_seed: dict[tuple[str, str], dict[int, float]] = {}
 
     @cached_property
@@ -83,8 +86,7 @@ class PairwiseTests:
         one, other = self._scored_runs(a, task), self._scored_runs(b, task)
         key = a, one.seeds, b, other.seeds
         if key not in self._designs:
-            one, other, design = choose_comparison_design(one, other, "auto", "")
-            self._designs[key] = one, other, design.paired
+            self._designs[key] = choose_tested_runs(one, other)
         return self._designs[key]
 
     def _scored_runs(self, method: str, task: str) -> Group:
@@ -113,12 +115,62 @@ class PairwiseTests:
         if task not in self._rankings:
             from bench.stats.method_ranking import rank_methods
 
-            means = {}
-            for method, group in self._groups.items():
-                if scores := self._task_scores(group, task):
-                    means[method] = fmean(scores)
-            self._rankings[task] = rank_methods(means, lambda a, b: self.test(a, b, task), alpha=ALPHA)
+            table = self.table(task)
+            self._rankings[task] = rank_methods(self._means(task), table.pair_tests(), alpha=ALPHA)
         return self._rankings[task]
+
+    def table(self, task: str = AVERAGE) -> PairTable:
+        """Return the tests of all pairs of methods with a score of a task, before any correction."""
+        if task not in self._tables:
+            from bench.stats.pair_table import make_pair_table
+
+            means, places = self._means(task), {method: i for i, method in enumerate(self._groups)}
+            own = np.array([places[method] for method in means], dtype=np.intp)
+
+            def parts(first: Places, second: Places) -> list[tuple[Array, float]]:
+                return self._item_variances(own[first], own[second], task) if self.with_items else []
+
+            self._tables[task] = make_pair_table(
+                means,
+                self._seed_scores(task)[own],
+                self._pairings(task)[np.ix_(own, own)],
+                parts,
+                lambda a, b: self.test(a, b, task),
+            )
+        return self._tables[task]
+
+    def _means(self, task: str) -> dict[str, float]:
+        """Mean scores of a task, the best first, equal ones by name."""
+        means = {}
+        for method, group in self._groups.items():
+            if scores := self._task_scores(group, task):
+                means[method] = fmean(scores)
+        return dict(sorted(means.items(), key=lambda item: (-item[1], item[0])))
+
+    def _seed_scores(self, task: str) -> Array:
+        """(methods, seeds) scores of a task, not a number without a run; seeds are in rising order."""
+        scores = np.full((len(self._groups), len(self._seeds)), np.nan)
+        for row, method in zip(scores, self._groups, strict=True):
+            for seed, score in self.scores_by_seed(method, task).items():
+                row[self._seeds[seed]] = score
+        return scores
+
+    @cached_property
+    def _seeds(self) -> dict[int, int]:
+        """The column of every seed."""
+        seeds = {seed for group in self._groups.values() for seed in group.seeds}
+        return {seed: column for column, seed in enumerate(sorted(seeds))}
+
+    def _pairings(self, task: str) -> NDArray[np.bool_]:
+        """(methods, methods), whether the runs of two are pairs in a test of a task."""
+        scored = [self._scored_runs(method, task) for method in self._groups]
+        key = tuple(group.seeds for group in scored)
+        if key not in self._paired:
+            paired = np.zeros((len(scored), len(scored)), dtype=np.bool_)
+            for (i, one), (j, other) in combinations(enumerate(scored), 2):
+                paired[i, j] = paired[j, i] = choose_tested_runs(one, other)[2]
+            self._paired[key] = paired
+        return self._paired[key]
 
     def sizes(self, a: str, b: str) -> tuple[int, int]:
         """Return the number of runs of each in their test."""
@@ -157,11 +209,23 @@ class PairwiseTests:
             self._by_seed[method, task] = scores
         return self._by_seed[method, task]
 
-    def paired_differences(self, a: str, b: str, task: str = AVERAGE) -> dict[int, float]:
-        """Return a - b of every seed in the test of two methods whose runs of a seed are pairs."""
-        one, _, _ = self._tested_sides(a, b, task)
-        x, y = self.scores_by_seed(a, task), self.scores_by_seed(b, task)
-        return {seed: x[seed] - y[seed] for seed in one.seeds}
+    def paired_differences(
+        self, methods: Sequence[str], baseline: str, task: str = AVERAGE
+    ) -> tuple[list[int], Array]:
+        """Return the differences of methods from a baseline whose runs of a seed are their pairs.
+
+        Returns:
+            The number of pairs of each method, and the (seeds, methods) differences of the seeds that all
+            have, in rising order.
+        """
+        if task not in self._score_rows:
+            self._score_rows[task] = dict(zip(self._groups, self._seed_scores(task), strict=True))
+        rows = self._score_rows[task]
+        scores = np.array([rows[method] for method in methods]).reshape(len(methods), len(self._seeds))
+        differences = scores - rows[baseline]
+        has_pair = ~np.isnan(differences)
+        common = np.ascontiguousarray(differences[:, has_pair.all(axis=0)].T)
+        return has_pair.sum(axis=1).tolist(), common
 
     @property
     def leaves_out(self) -> bool:
@@ -192,7 +256,9 @@ class PairwiseTests:
             items = self._drawn_scores(a, task) - self._drawn_scores(b, task)
             effective = self._units.effective_clusters(task, AVERAGE)
         elif self.with_items:
-            parts = self._item_variances(a, b, task)
+            methods = list(self._groups)
+            places = (np.array([methods.index(method)]) for method in (a, b))
+            parts = [(float(part[0]), df) for part, df in self._item_variances(*places, task)]
         test = pair_test(
             x,
             y,
@@ -216,17 +282,15 @@ class PairwiseTests:
         chosen: Array = drawn.mean(1) if task == AVERAGE else drawn[:, names.index(task)]
         return chosen
 
-    def _item_variances(self, a: str, b: str, task: str) -> list[tuple[float, float]]:
-        """Variances of a difference by the items of tasks, with degrees of freedom.
+    def _item_variances(self, i: Places, j: Places, task: str) -> list[tuple[Array, float]]:
+        """(pairs,) variances of differences of methods by the items of tasks, with degrees of freedom.
 
         One for each group of tasks whose items are drawn together.
         """
-        methods = list(self._groups)
-        i, j = methods.index(a), methods.index(b)
         variances = []
         for shared, effective in self._item_covariances(task):
-            variance = float(shared[i, i] + shared[j, j] - 2 * shared[i, j])
-            variances.append((max(variance, 0.0), effective - 1))
+            variance = shared[i, i] + shared[j, j] - 2 * shared[i, j]
+            variances.append((np.maximum(variance, 0.0), effective - 1))
         return variances
 
     def item_interval(self, method: str, level: float) -> tuple[float, float] | None:

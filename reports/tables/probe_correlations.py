@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from bench.comparison.confounders import read_stage_keys
+from bench.comparison.selection import read_stage_keys
 from bench.probes import PROBES
 from bench.probes.interface import ProbeColumn
 from bench.records.record import RunRecord
