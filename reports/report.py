@@ -99,9 +99,10 @@ def _long_csv(campaign: Campaign, look: TableOptions) -> str:
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
     from bench.reports.figures.campaign_files import file_figures
+    from bench.reports.figures.forest import forest_figures
     from bench.reports.figures.suite_plots import order_figures, suite_figures, sweep_figures
 
-    makers = (suite_figures, order_figures, sweep_figures, file_figures)
+    makers = (forest_figures, suite_figures, order_figures, sweep_figures, file_figures)
     return [figure for make in makers for figure in make(campaign)]
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-Kind = Literal["points", "lines", "strip", "heat", "ranking"]
+if TYPE_CHECKING:
+    from bench.render.forest import ForestPlot
+
+Kind = Literal["points", "lines", "strip", "heat", "ranking", "forest"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Figure:
         alt: Alternative text of a ranking; other kinds have their axes' labels.
         own: True for incomparable lines, such as losses: each has a panel with its own axes.
         signed: True for a heat map of differences, with two colours about zero.
+        forest: The rows and axes of a forest plot.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Figure:
     alt: str = ""
     own: bool = False
     signed: bool = False
+    forest: ForestPlot | None = None
 
     @property
     def panels(self) -> bool:

@@ -5,13 +5,13 @@ A cell is an ``<svg>`` with places in percent, so that a page and a file draw th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bench.render.figure import clamp_value, overflow_direction
-from bench.render.svg_marks import Axis, escape_markup
+from bench.render.figure import Figure, clamp_value, clip_text, overflow_direction
+from bench.render.svg_marks import Axis, escape_markup, text_at
 
 MIDDLE = 11
 """Vertical place of a cell's marks, in pixels of its height of 22."""
@@ -104,3 +104,76 @@ def draw_interval(difference: float, interval: tuple[float, float] | None, axis:
     else:
         parts.append(f'<circle class="dot" cx="{x}%" cy="{MIDDLE}" r="3.6"/>')
     return "".join(parts)
+
+
+@dataclass(frozen=True)
+class ForestLine:
+    """A row of a forest plot: texts, seeds, an estimate with its interval, and the class of its colour."""
+
+    name: str
+    average: str
+    seeds: tuple[float, ...]
+    estimate: float | None
+    interval: tuple[float, float] | None
+    answer: str
+    style: str
+
+
+@dataclass(frozen=True)
+class ForestPlot:
+    """A forest plot: its lines, the axes of both columns, and the heading of the second."""
+
+    lines: tuple[ForestLine, ...]
+    seeds: CellAxis
+    differences: CellAxis
+    heading: str
+    band: tuple[float, float]
+
+
+_ROW, _HEAD = 17, 34
+_COLUMNS: Mapping[str, tuple[float, float]] = {"seeds": (190.0, 150.0), "differences": (352.0, 220.0)}
+"""Left end and width of the columns that have an axis."""
+_AVERAGE, _ANSWER = 182.0, 582.0
+_LONGEST_NAME = 24
+
+
+def draw_forest(figure: Figure) -> tuple[list[str], float]:
+    """Return the parts of a forest plot and its height, from the cells that a page has."""
+    plot = figure.forest
+    assert plot is not None, "a figure of kind forest has its plot"
+    height = _HEAD + _ROW * len(plot.lines) + 6
+    parts = []
+    axes = {"seeds": plot.seeds, "differences": plot.differences}
+    headings = {"seeds": "each seed", "differences": plot.heading}
+    for name, (left, width) in _COLUMNS.items():
+        sign = name == "differences"
+        grid = draw_grid(axes[name], f"{figure.name}-{name}", plot.band if sign else None)
+        parts.append(text_at(left + width / 2, 12, headings[name], "middle", "name"))
+        parts.append(_nest(left, 16, width, 16, draw_ticks(axes[name], sign=sign)))
+        parts.append(_nest(left, _HEAD, width, height - _HEAD, grid))
+    parts.append(text_at(_AVERAGE, 12, "avg", "end", "name"))
+    for number, line in enumerate(plot.lines):
+        top = _HEAD + _ROW * number
+        base = top + 12
+        name = clip_text(line.name, _LONGEST_NAME)
+        parts.append(text_at(4, base, name, "start", "name", title=line.name))
+        parts.append(text_at(_AVERAGE, base, line.average, "end", "name"))
+        cells = [_nest(*_place("seeds", top), draw_seeds(line.seeds, plot.seeds))]
+        if line.estimate is not None:
+            bar = draw_interval(line.estimate, line.interval, plot.differences)
+            cells.append(_nest(*_place("differences", top), bar))
+        words = text_at(_ANSWER, base, line.answer, "start", "name own")
+        parts.append(f'<g class="{line.style}">{"".join(cells)}{words}</g>')
+    return parts, height
+
+
+def _place(column: str, top: float) -> tuple[float, float, float, float]:
+    left, width = _COLUMNS[column]
+    return left, top - (MIDDLE - _ROW / 2), width, 2 * MIDDLE
+
+
+def _nest(x: float, y: float, width: float, height: float, content: str) -> str:
+    """An inner drawing, whose percentages are of its own size."""
+    return (
+        f'<svg x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" overflow="visible">{content}</svg>'
+    )

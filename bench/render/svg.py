@@ -20,6 +20,7 @@ from bench.render.figure import (
     overflow_direction,
     robust_limits,
 )
+from bench.render.forest import draw_forest
 from bench.render.heat_maps import draw_heat_map
 from bench.render.svg_marks import (
     WIDTH,
@@ -64,7 +65,7 @@ def describe_figure(figure: Figure) -> str:
 
 def legend_marks(figure: Figure) -> list[tuple[str, str]]:
     """Return the mark, 26 wide and 14 high, and the name of each series of a figure that needs a legend."""
-    if figure.kind in ("heat", "ranking") or figure.panels or len(figure.series) < 2:
+    if figure.kind in ("heat", "ranking", "forest") or figure.panels or len(figure.series) < 2:
         return []
     line = figure.kind == "lines"
     return [(legend_mark(number, line=line), one.name) for number, one in enumerate(figure.series)]
@@ -202,6 +203,7 @@ _KINDS = {
     "points": _draw_plane,
     "lines": _draw_plane,
     "ranking": draw_ranking,
+    "forest": draw_forest,
 }
 
 

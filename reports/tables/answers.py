@@ -9,7 +9,16 @@ from typing import Any
 from bench.comparison.method_family import DEFAULT_BASELINE
 from bench.errors import printable
 from bench.records.record import AVERAGE, RunRecord, safe_name
-from bench.render.forest import CellAxis, draw_grid, draw_interval, draw_seeds, draw_ticks, make_cell_axis
+from bench.render.forest import (
+    CellAxis,
+    ForestLine,
+    ForestPlot,
+    draw_grid,
+    draw_interval,
+    draw_seeds,
+    draw_ticks,
+    make_cell_axis,
+)
 from bench.render.grid import DASH, SCALE, format_difference, format_interval, format_score, interval_end
 from bench.reports.campaign import Campaign
 from bench.reports.campaign_setting import describe_setting, describe_suite, describe_title
@@ -31,6 +40,8 @@ ANSWERS = (AHEAD, EQUAL, OPEN, BEHIND)
 """The four answers, in the order of the cards."""
 MARKS = {AHEAD: "▲", EQUAL: "≈", OPEN: "○", BEHIND: "▼"}
 """A sign beside each answer's word and colour."""
+STYLES = {AHEAD: "c2", BEHIND: "c1", EQUAL: "c0", "baseline": "c0"}
+"""Classes of the answers' colours in a figure; others are soft."""
 HEAT_STEPS = (0.25, 1.0, 2.5)
 """Points at which a difference's colour gets darker."""
 
@@ -221,6 +232,27 @@ class Answers:
         return ", ".join(f"{step:g}" for step in HEAT_STEPS)
 
     @property
+    def plot(self) -> ForestPlot | None:
+        """The first screen's rows as a forest plot, without the hidden ones; None without a baseline."""
+        if self.family is None:
+            return None
+        lines = []
+        for row in self.rows:
+            difference = self.difference(row)
+            if row.hidden or not row.seeds:
+                continue
+            estimate = None if difference is None else SCALE * difference.difference
+            interval = None
+            if difference is not None and difference.interval:
+                interval = SCALE * difference.interval[0], SCALE * difference.interval[1]
+            texts = self.shown[row.method], format_score(row.row.average)
+            style = STYLES.get(self.answer(row), "soft-ink")
+            lines.append(ForestLine(*texts, row.seeds, estimate, interval, self.text(row), style))
+        heading = f"difference from {self.shown[self.baseline]}, 95% for all rows"
+        axes = self.seeds_axis, self.axis(self.baseline)
+        return ForestPlot(tuple(lines), *axes, heading, (-SCALE * self.margin, SCALE * self.margin))
+
+    @property
     def data(self) -> dict[str, Any]:
         """All baselines' tests for the page's script, numbers as printed, in hundredths of a point."""
         place = {row.method: number for number, row in enumerate(self.rows)}
@@ -301,11 +333,16 @@ def collect_answers(
     table: Leaderboard,
     tests: PairwiseTests,
     number: int,
+    *,
+    pickable: bool = True,
 ) -> Answers:
-    """Return the answers of one profile and suite; ``table`` has all its rows, by id."""
-    families = {}
+    """Return the answers of one profile and suite; ``table`` has all its rows, by id.
+
+    ``pickable`` tests every row as a baseline; otherwise only the campaign's baseline, or simcse.
+    """
+    baseline, families = campaign.baseline or DEFAULT_BASELINE, {}
     if campaign.family_kind != "all":
-        for method in tests.of().methods:
+        for method in tests.of().methods if pickable else (baseline,):
             family = compare_with_baseline(tests, method, margin=campaign.margin)
             if family is not None:
                 families[method] = family
@@ -321,7 +358,6 @@ def collect_answers(
         anchor = f"row-{number}-{safe_name(method)}"
         card = card_anchor(runs[method][0].name)
         rows.append(AnswerRow(row, method, anchor, card, seeds, method in families, aside, hidden))
-    baseline = campaign.baseline or DEFAULT_BASELINE
     averages = [seed for row in rows if not row.hidden for seed in row.seeds]
     return Answers(
         describe_title(records),
