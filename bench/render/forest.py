@@ -84,10 +84,21 @@ def draw_ticks(axis: CellAxis, *, sign: bool) -> str:
 
 
 def draw_seeds(values: Sequence[float], axis: CellAxis) -> str:
-    """Return a dot a seed."""
-    return "".join(
-        f'<circle class="seed" cx="{axis.place(value)}%" cy="{MIDDLE}" r="2.6"/>' for value in values
-    )
+    """Return a dot a seed, and an arrow at the edge for all seeds beyond it."""
+    ways = [overflow_direction(value, axis.ends) for value in values]
+    parts = []
+    for value, way in zip(values, ways, strict=True):
+        if not way:
+            parts.append(f'<circle class="seed" cx="{axis.place(value)}%" cy="{MIDDLE}" r="2.6"/>')
+    for way, end in zip((-1, 1), axis.ends, strict=True):
+        if way in ways:
+            parts.append(_draw_arrow(axis.place(end), way))
+    return "".join(parts)
+
+
+def _draw_arrow(place: float, way: int) -> str:
+    arrow = "◂" if way < 0 else "▸"
+    return f'<text class="far" x="{place}%" y="15" text-anchor="middle">{arrow}</text>'
 
 
 def draw_interval(difference: float, interval: tuple[float, float] | None, axis: CellAxis) -> str:
@@ -98,9 +109,7 @@ def draw_interval(difference: float, interval: tuple[float, float] | None, axis:
         parts.append(f'<line class="ci" x1="{low}%" x2="{high}%" y1="{MIDDLE}" y2="{MIDDLE}"/>')
     x = axis.place(difference)
     if way := overflow_direction(difference, axis.ends):
-        parts.append(
-            f'<text class="far" x="{x}%" y="15" text-anchor="middle">{"◂" if way < 0 else "▸"}</text>'
-        )
+        parts.append(_draw_arrow(x, way))
     else:
         parts.append(f'<circle class="dot" cx="{x}%" cy="{MIDDLE}" r="3.6"/>')
     return "".join(parts)
@@ -140,7 +149,8 @@ _LONGEST_NAME = 24
 def draw_forest(figure: Figure) -> tuple[list[str], float]:
     """Return the parts of a forest plot and its height, from the cells that a page has."""
     plot = figure.forest
-    assert plot is not None, "a figure of kind forest has its plot"
+    if plot is None:
+        raise ValueError(f"{figure.name} is of kind forest and lacks its plot")
     height = _HEAD + _ROW * len(plot.lines) + 6
     parts = []
     axes = {"seeds": plot.seeds, "differences": plot.differences}
