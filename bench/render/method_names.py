@@ -9,11 +9,13 @@ _PUBLISHED = {
     "rankcse_uc_d": "RankCSE+UC D",
     "bert_base": "BERT-base",
     "roberta_base": "RoBERTa-base",
+    "all_MiniLM_L6_v2": "MiniLM",
+    "all_MiniLM_L6_v2_lm": "MiniLM-LM",
     "bert_whitening": "BERT-whitening",
     "roberta_whitening": "RoBERTa-whitening",
     "empirical_baseline": "Empirical baseline",
 }
-"""Printed names of published rows that bench lacks a method for."""
+"""Printed names of backbones, and of published rows that bench lacks a method for."""
 
 
 def printed_name(name: str) -> str:
