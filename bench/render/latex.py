@@ -272,7 +272,6 @@ def _table_float(grid: Grid, part: range) -> str:
             r"\bottomrule",
             r"\end{tabular}}",
             *notes,
-            *bool(notes),
             r"\end{table}",
             "",
         ]

@@ -167,19 +167,23 @@ def _choose_layout(grid: Grid, cited: Sequence[bool]) -> _Layout:
 
 def _content_width(grid: Grid, cited: Sequence[bool], decimals: Sequence[int], size: _FontSize) -> float:
     """The points of a table's columns in Times, without the gaps between them."""
-    names = [_text_width(grid.header[0])]
+    names = [text_width(grid.header[0])]
     for row, cite in zip(grid.rows, cited, strict=True):
-        names.append(_text_width(plain_text(row[0])) + _CITATION * cite)
+        names.append(text_width(plain_text(row[0])) + _CITATION * cite)
     total = size.points * max(names)
     for place, digits in enumerate(decimals[1:], start=1):
         numbers, spreads, signs = zip(*(_cell_width(row[place], digits) for row in grid.rows), strict=True)
         content = size.points * (max(numbers) + max(signs)) + size.small_points * max(spreads)
-        total += max(content, size.points * _text_width(grid.header[place]))
+        total += max(content, size.points * text_width(grid.header[place]))
     return total
 
 
-def _text_width(text: str) -> float:
-    """The ems of a text in Times."""
+def text_width(text: str) -> float:
+    """Return the ems of a text in Times.
+
+    >>> text_width("SimCSE")
+    3.446
+    """
     widths = {char: width for width, chars in _TIMES.items() for char in chars}
     return sum(widths.get(char, _OTHERS) for char in text) / 1000
 
@@ -187,9 +191,9 @@ def _text_width(text: str) -> float:
 def _cell_width(cell: Value, decimals: int) -> tuple[float, float, float]:
     """The ems of a cell's number, of its deviation and of its sign."""
     if not isinstance(cell, ScoreCell) or cell.mean is None:
-        return _text_width(plain_text(cell)), 0.0, 0.0
-    number = _text_width(f"{SCALE * cell.mean:.{decimals}f}")
-    spread = 0.0 if cell.spread is None else _PLUS_MINUS + _text_width(f"{SCALE * cell.spread:.2f}")
+        return text_width(plain_text(cell)), 0.0, 0.0
+    number = text_width(f"{SCALE * cell.mean:.{decimals}f}")
+    spread = 0.0 if cell.spread is None else _PLUS_MINUS + text_width(f"{SCALE * cell.spread:.2f}")
     return number, spread, _SIGN * bool(cell.sign)
 
 
