@@ -184,8 +184,8 @@ def typeset_columns(
         size: Font size of the deviations.
         decimals: Decimals of the scores of each column; empty for two.
     """
-    spec, header, columns = "l", [escape_latex(grid.header[0])], []
-    count = 1
+    spec, count = "l", 1
+    header, columns = [escape_latex(grid.header[0])], []
     for place, name in enumerate(grid.header[1:], start=1):
         digits = decimals[place] if decimals else 2
         pairs = [_split_cell(row[place], size, digits) for row in grid.rows]
@@ -193,18 +193,23 @@ def typeset_columns(
         columns.append([_join_cell(pair, double=double) for pair in pairs])
         scored = any(isinstance(row[place], ScoreCell) for row in grid.rows)
         shown = escape_latex(name)
-        header.append(rf"\multicolumn{{{1 + double}}}{{c}}{{{shown}}}" if scored or double else shown)
+        if scored or double:
+            edge = "@{}" * (place + 1 == len(grid.header))
+            shown = rf"\multicolumn{{{1 + double}}}{{c{edge}}}{{{shown}}}"
+        header.append(shown)
         spec += "r@{}l" if double else "r"
         count += 1 + double
     rows = tuple(zip(*columns, strict=True)) if columns else ((),) * len(grid.rows)
-    return TypesetColumns(spec, tuple(header), rows, count)
+    return TypesetColumns(f"@{{}}{spec}@{{}}", tuple(header), rows, count)
 
 
 def _split_cell(cell: Value, size: str, decimals: int) -> tuple[str, str]:
     """The text of a cell up to its last digit, and what follows: best bold, second underlined."""
     if isinstance(cell, Quoted):
-        pair = escape_latex(cell.text), _superscript(cell.sign)
-        return tuple(rf"\textcolor{{gray}}{{{text}}}" if text else "" for text in pair) if cell.grey else pair
+        text, sign = escape_latex(cell.text), _superscript(cell.sign)
+        if not cell.grey:
+            return text, sign
+        return rf"\textcolor{{gray}}{{{text}}}", rf"\textcolor{{gray}}{{{sign}}}" if sign else ""
     if not isinstance(cell, ScoreCell):
         return _DASH if str(cell) == DASH else escape_latex(str(cell)), ""
     if cell.mean is None:

@@ -47,7 +47,7 @@ _TIMES = {  # thousandths of the font size
     944: "W",
 }
 _OTHERS = 500  # digits and most small letters
-_PLUS_MINUS, _SIGN, _CITATION = 1.2, 0.4, 9.0  # ems; the widest of a size
+_PLUS_MINUS, _SIGN, _CITATION = 1.2, 0.5, 9.0  # ems; the widest of a size
 _ACL = r"""\documentclass[11pt,twocolumn]{article}
 \usepackage[a4paper,margin=2.5cm]{geometry}
 \usepackage{booktabs,graphicx,natbib}
@@ -237,7 +237,7 @@ def _tabular_lines(table: PaperTable, look: PaperStyle, layout: _Layout) -> list
         name = escape_latex(plain_text(row[0])) + (f"~{cite}{{{key}}}" if key else "")
         lines.append(table_row(name, columns.rows[number]))
     return [
-        rf"\begin{{tabular}}{{@{{}}{columns.spec}@{{}}}}",
+        rf"\begin{{tabular}}{{{columns.spec}}}",
         r"\toprule",
         " & ".join(columns.header) + r" \\",
         r"\midrule",

@@ -70,7 +70,8 @@ class PaperTable:
         ``legend`` explains headings; it follows the first sentence.
         """
         first, *others = self.sentences
-        chosen, omitted = [first, *[legend] * bool(legend)], []
+        chosen = [first, *[legend] * bool(legend)]
+        omitted: list[str] = []
         for sentence in others:
             fits = len(" ".join([*chosen, sentence]).split()) <= MOST_WORDS
             (chosen if fits else omitted).append(sentence)
