@@ -20,9 +20,8 @@ from bench.reports.tables.paper_tables import AVERAGE_HEADING, PaperTable
 STYLES = ("booktabs", "acl")
 _KEY = re.compile(r"[A-Za-z0-9:_.-]+")
 _COLUMN = 219.0  # points of a column of ACL's page
-_LEAST_GAP, _GAP = 0.175, 4.0  # \tabcolsep: ems, and points where there is room
+_LEAST_GAP, _GAP = 0.16, 4.0  # \tabcolsep: ems, and points where there is room
 _SHORT_NAMES = {"STS-B": "SB", "SICK-R": "SR"} | {f"STS{year}": f"S{year}" for year in range(12, 17)}
-_LEGEND = "S12\N{EN DASH}16, SB, SR: STS12\N{EN DASH}16, STS-B, SICK-R."
 _TIMES = {  # thousandths of the font size
     180: "'",
     200: "|",
@@ -165,6 +164,16 @@ def _choose_layout(grid: Grid, cited: Sequence[bool]) -> _Layout:
     return _Layout(grid, whole)
 
 
+def _heading_legend(whole: Grid, short: Grid) -> str:
+    """A sentence on shortened headings, or ""."""
+    changed = [pair for pair in zip(short.header, whole.header, strict=True) if pair[0] != pair[1]]
+    if not changed:
+        return ""
+    text = ": ".join(map(", ".join, zip(*changed, strict=True)))
+    years = r"S(TS)?12, S(TS)?13, S(TS)?14, S(TS)?15, S(TS)?16"
+    return re.sub(years, lambda match: f"S{match[1] or ''}12\N{EN DASH}16", text) + "."
+
+
 def _content_width(grid: Grid, cited: Sequence[bool], decimals: Sequence[int], size: _FontSize) -> float:
     """The points of a table's columns in Times, without the gaps between them."""
     names = [text_width(grid.header[0])]
@@ -201,7 +210,7 @@ def _table_float(table: PaperTable, look: PaperStyle) -> str:
     acl = look.name == "acl"
     cited = [method in look.cites for method in table.methods]
     layout = _choose_layout(table.grid, cited) if acl else _Layout(table.grid, ())
-    caption, omitted = table.fit_caption(_LEGEND * (layout.grid != table.grid))
+    caption, omitted = table.fit_caption(_heading_legend(table.grid, layout.grid))
     text = look.caption if look.caption is not None else escape_latex(caption)
     captions = [rf"\caption{{{text}}}"]
     if look.label:
