@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -22,16 +23,21 @@ from bench.reports.tables.paper_tables import paper_tables
 
 if TYPE_CHECKING:
     from bench.render.figure import Figure
+    from bench.render.grid import Grid
     from bench.reports.formats.report_page import PagePart
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How tables look: columns in order (empty for all), a text's screen, a paper's style, if any."""
+    """How tables look: columns in order (empty for all), a text's screen, a paper's style, if any.
+
+    ``sd`` says which columns of LaTeX print deviations: one of :data:`bench.render.latex.DEVIATIONS`.
+    """
 
     columns: tuple[str, ...] = ()
     screen: Screen = FILE
     style: PaperStyle | None = None
+    sd: str = latex.DEVIATIONS[0]
 
 
 def render_report(
@@ -54,7 +60,8 @@ def render_report(
         DataError: a damaged file of another command in the campaign's folder.
     """
     if look.style is not None:
-        return render_paper_tables(paper_tables(campaign, look.columns), look.style, standalone=standalone)
+        tables = paper_tables(campaign, look.columns, look.sd)
+        return render_paper_tables(tables, look.style, standalone=standalone)
     if form == "html":
         _refuse_columns(look, "the page has its own switches for columns")
         return _report_page(campaign, table)
@@ -62,6 +69,7 @@ def render_report(
         data = form in ("csv", "json")
         grids = table_grids(replace(campaign, pairs=data, all_rows=campaign.all_rows or data), table)
         grids = append_doubts(formats.select_columns(grids, look.columns), campaign, form)
+        grids = _limit_deviations(grids, form, look)
         return render_grids(grids, form, standalone=standalone, screen=look.screen)
     if form == "csv":
         return _long_csv(campaign, look)
@@ -76,8 +84,15 @@ def render_report(
     from bench.render.critical_difference import ranking_picture
     from bench.reports.figures.suite_plots import group_figures
 
+    grids = _limit_deviations(grids, form, look)
     body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])
     return latex.latex_document(body) if standalone else body
+
+
+def _limit_deviations(grids: Sequence[Grid], form: str, look: TableOptions) -> list[Grid]:
+    if form != "latex":
+        return list(grids)
+    return [latex.limit_deviations(grid, look.sd) for grid in grids]
 
 
 def _refuse_columns(look: TableOptions, hint: str) -> None:

@@ -46,6 +46,14 @@ _row_options = combine_options(
     strict_option("--columns", metavar="NAMES", help="Only these columns, in this order."),
     strict_option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
 )
+_latex_options = combine_options(
+    strict_option("--standalone", is_flag=True, help="Write a complete LaTeX document."),
+    strict_option(
+        "--sd",
+        type=click.Choice(["avg", "all", "none"]),
+        help="LaTeX columns with standard deviations; default: avg.",
+    ),
+)
 _paper_options = combine_options(
     strict_option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX table for a paper."),
     strict_option("--caption", metavar="LATEX", help="Its caption, in place of the default one."),
@@ -93,7 +101,7 @@ _paper_options = combine_options(
     help="Rank supervised rows among the others instead of listing them below.",
 )
 @_paper_options
-@strict_option("--standalone", is_flag=True, help="Write a complete LaTeX document.")
+@_latex_options
 @strict_option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
 @data_option("Evaluation data, to recompute scores from predictions; default BENCH_DATA.")
 @results_option
@@ -110,6 +118,7 @@ def report_command(
     columns: str | None,
     width: int | None,
     standalone: bool,
+    sd: str | None,
     figures: Path | None,
     **chosen: Any,
 ) -> None:
@@ -126,15 +135,16 @@ def report_command(
     paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
         form = _check_latex_format(form, table, given[0])
-    if standalone and form != "latex":
-        raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
+    for option, asked in (("--standalone", standalone), ("--sd", sd is not None)):
+        if asked and form != "latex":
+            raise InputError(f"{option} is for LaTeX", where="bench report", hint="add --format latex")
     if width is not None and form != "text":
         raise InputError("--width is for text", where="bench report", hint="leave it out")
-    source, damaged = _load_campaign(**chosen, published=bool(given))
+    source, damaged = _load_campaign(**chosen, published=form == "latex")
     try:
         method_ids = list(dict.fromkeys(record.method for record in source.records))
         style = parse_style(paper["style"], paper["caption"], paper["label"], paper["cites"], method_ids)
-        look = TableOptions(parse_columns(columns), get_screen(width), style)
+        look = TableOptions(parse_columns(columns), get_screen(width), style, sd or "avg")
         tables = render_report(source, form, table, look, standalone=standalone)
     except BenchError:
         for error in damaged:  # a possible cause

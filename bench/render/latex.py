@@ -8,8 +8,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from bench.render.grid import BEST, DASH, SCALE, SECOND, Grid, Printed, Quoted, Value
+from bench.render.grid import BEST, DASH, SCALE, SECOND, Grid, Quoted, ScoreCell, Value
+
+DEVIATIONS = ("avg", "all", "none")
+"""Columns that print standard deviations."""
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -134,6 +138,95 @@ def _greek_letter(char: str) -> str:
     return rf"$\{name}$" if name in _GREEK else ""
 
 
+def limit_deviations(grid: Grid, columns: str) -> Grid:
+    """Return a table with standard deviations in some columns: one of DEVIATIONS.
+
+    "avg" keeps every deviation of a table without an average.
+    """
+    averages = {place for place, name in enumerate(grid.header) if name.lower().rstrip(".") == "avg"}
+    if columns == "all" or (columns == "avg" and not averages):
+        return grid
+    rows = []
+    for row in grid.rows:
+        cells = list(row)
+        for place, cell in enumerate(row):
+            if isinstance(cell, ScoreCell) and (columns == "none" or place not in averages):
+                cells[place] = replace(cell, sd=None)
+        rows.append(tuple(cells))
+    return replace(grid, rows=tuple(rows))
+
+
+@dataclass(frozen=True)
+class TypesetColumns:
+    """The columns of a table in LaTeX.
+
+    Args:
+        spec: Argument of tabular.
+        header: The headings.
+        rows: The cells of each row, without its name.
+        count: Number of LaTeX's columns: a column with deviations or signs takes two.
+    """
+
+    spec: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    count: int
+
+
+def typeset_columns(
+    grid: Grid, *, size: str = r"\scriptsize", decimals: Sequence[int] = ()
+) -> TypesetColumns:
+    r"""Typeset all cells but the names, so that the digits of a column align.
+
+    Deviations and signs stand in a column of their own, which begins where the numbers end.
+
+    Args:
+        size: Font size of the deviations.
+        decimals: Decimals of the scores of each column; empty for two.
+    """
+    spec, count = "l", 1
+    header, columns = [escape_latex(grid.header[0])], []
+    for place, name in enumerate(grid.header[1:], start=1):
+        digits = decimals[place] if decimals else 2
+        pairs = [_split_cell(row[place], size, digits) for row in grid.rows]
+        double = any(tail for _, tail in pairs)
+        columns.append([_join_cell(pair, double=double) for pair in pairs])
+        scored = any(isinstance(row[place], ScoreCell) for row in grid.rows)
+        shown = escape_latex(name)
+        if scored or double:
+            edge = "@{}" * (place + 1 == len(grid.header))
+            shown = rf"\multicolumn{{{1 + double}}}{{c{edge}}}{{{shown}}}"
+        header.append(shown)
+        spec += "r@{}l" if double else "r"
+        count += 1 + double
+    rows = tuple(zip(*columns, strict=True)) if columns else ((),) * len(grid.rows)
+    return TypesetColumns(f"@{{}}{spec}@{{}}", tuple(header), rows, count)
+
+
+def _split_cell(cell: Value, size: str, decimals: int) -> tuple[str, str]:
+    """The text of a cell up to its last digit, and what follows: best bold, second underlined."""
+    if isinstance(cell, Quoted):
+        text, sign = escape_latex(cell.text), _superscript(cell.sign)
+        if not cell.grey:
+            return text, sign
+        return rf"\textcolor{{gray}}{{{text}}}", rf"\textcolor{{gray}}{{{sign}}}" if sign else ""
+    if not isinstance(cell, ScoreCell):
+        return _DASH if str(cell) == DASH else escape_latex(str(cell)), ""
+    if cell.mean is None:
+        return _DASH, ""
+    text = f"{SCALE * cell.mean:.{decimals}f}".replace("-", "$-$")
+    text = {BEST: rf"\textbf{{{text}}}", SECOND: rf"\underline{{{text}}}"}.get(cell.mark, text)
+    spread = "" if cell.spread is None else rf"{{{size}$\pm${SCALE * cell.spread:.2f}}}"
+    return text, spread + _superscript(cell.sign)
+
+
+def _join_cell(pair: tuple[str, str], *, double: bool) -> str:
+    number, tail = pair
+    if number == _DASH:
+        return rf"\multicolumn{{{1 + double}}}{{c}}{{{_DASH}}}"
+    return f"{number} & {tail}" if double else number
+
+
 def latex_tables(grids: Sequence[Grid], *, standalone: bool = False) -> str:
     """Return a table environment a grid, long ones in parts; ``standalone`` makes it a document."""
     body = "\n".join(_table_float(grid, part) for grid in grids for part in _split_rows(grid))
@@ -158,33 +251,42 @@ def _split_rows(grid: Grid) -> list[range]:
 
 def _table_float(grid: Grid, part: range) -> str:
     which = "" if len(part) == len(grid.rows) else f" (rows {part.start + 1}-{part.stop})"
-    notes = " ".join(grid.notes) if part.stop == len(grid.rows) else ""
+    columns = typeset_columns(grid)
     lines: list[str] = []
-    for heading, (label, *cells) in _part_lines(grid, part):
+    for number, (heading, (label, *_)) in zip(part, _part_lines(grid, part), strict=True):
         if heading is not None:
             lines += [r"\midrule"] * bool(lines)
-            lines.append(rf"\multicolumn{{{len(grid.header)}}}{{l}}{{\textit{{{escape_latex(heading)}}}}} \\")
-        first = _row_label(label)
-        guard = "{}" if first.startswith("*") else ""  # keeps the star out of the line break before it
-        lines.append(" & ".join([guard + first, *map(cell_text, cells)]) + r" \\")
+            lines.append(rf"\multicolumn{{{columns.count}}}{{l}}{{\textit{{{escape_latex(heading)}}}}} \\")
+        lines.append(table_row(_row_label(label), columns.rows[number]))
+    notes = []
+    if grid.notes and part.stop == len(grid.rows):
+        text = escape_latex(" ".join(grid.notes))
+        notes = [rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\footnotesize {text}\end{{minipage}}"]
     return "\n".join(
         [
             r"\begin{table}[!htbp]",
             r"\centering",
-            rf"\caption{{{escape_latex(grid.title)}{which}. {escape_latex(notes)}}}",
+            rf"\caption{{{escape_latex(grid.title)}{which}.}}",
             r"\smallskip",
             r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
-            rf"\begin{{tabular}}{{l{'r' * (len(grid.header) - 1)}}}",
+            rf"\begin{{tabular}}{{{columns.spec}}}",
             r"\toprule",
-            " & ".join(map(escape_latex, grid.header)) + r" \\",
+            " & ".join(columns.header) + r" \\",
             r"\midrule",
             *lines,
             r"\bottomrule",
             r"\end{tabular}}",
+            *notes,
             r"\end{table}",
             "",
         ]
     )
+
+
+def table_row(name: str, cells: Sequence[str]) -> str:
+    """Return a row of a tabular: its typeset name and cells."""
+    guard = "{}" if name.startswith("*") else ""  # keeps the star out of the line break before it
+    return " & ".join([guard + name, *cells]) + r" \\"
 
 
 def _part_lines(grid: Grid, part: range) -> list[tuple[str | None, tuple[Value, ...]]]:
@@ -196,31 +298,18 @@ def _part_lines(grid: Grid, part: range) -> list[tuple[str | None, tuple[Value, 
     return lines
 
 
-def cell_text(cell: Value) -> str:
-    """Return a cell: best bold, second underlined, deviations as subscripts, foreign figures grey."""
-    if isinstance(cell, Quoted):
-        text = f"{escape_latex(cell.text)}{_superscript(cell.sign)}"
-        return rf"\textcolor{{gray}}{{{text}}}" if cell.grey else text
-    if isinstance(cell, str | Printed):
-        return _DASH if str(cell) == DASH else escape_latex(str(cell))
-    if cell.mean is None:
-        return _DASH
-    value = f"{SCALE * cell.mean:.2f}"
-    text = rf"$-${value[1:]}" if value.startswith("-") else value
-    text = {BEST: rf"\textbf{{{text}}}", SECOND: rf"\underline{{{text}}}"}.get(cell.mark, text)
-    spread = "" if cell.spread is None else rf"$_{{\pm {SCALE * cell.spread:.2f}}}$"
-    return f"{text}{spread}{_superscript(cell.sign)}"
-
-
 def _superscript(sign: str) -> str:
-    return rf"$^{{\mbox{{\scriptsize {escape_latex(sign)}}}}}$" if sign else ""
+    text = escape_latex(sign)
+    if math := re.fullmatch(r"\$([^$]+)\$", text):
+        return rf"$^{{{math[1]}}}$"
+    return rf"$^{{\mbox{{\scriptsize {text}}}}}$" if sign else ""
 
 
 def _row_label(label: Value) -> str:
     """A row's name, a long one in several lines."""
     lines = _break_label(label)
     if not isinstance(label, str) or len(lines) == 1:
-        return cell_text(label)
+        return _split_cell(label, "", 2)[0]
     stacked = r" \\ ".join(map(escape_latex, lines))
     return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{stacked}\end{{tabular}}"
 

@@ -9,6 +9,8 @@ _PUBLISHED = {
     "rankcse_uc_d": "RankCSE+UC D",
     "bert_base": "BERT-base",
     "roberta_base": "RoBERTa-base",
+    "all_MiniLM_L6_v2": "MiniLM",
+    "all_MiniLM_L6_v2_lm": "MiniLM-LM",
     "bert_whitening": "BERT-whitening",
     "roberta_whitening": "RoBERTa-whitening",
     "empirical_baseline": "Empirical baseline",
@@ -17,7 +19,7 @@ _PUBLISHED = {
     "static": "Static vectors",
     "tncse_single": "TNCSE, one encoder",
 }
-"""Printed names of published rows that bench lacks a method for, and of methods whose card has none."""
+"""Printed names of backbones, of published rows without a method here, and of methods whose card has none."""
 
 
 def printed_name(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,58 +10,83 @@ from itertools import chain
 from bench.comparison.selection import format_seeds, group_by
 from bench.config import profiles
 from bench.records.record import RunRecord
+from bench.registry import own_methods
 from bench.render.formats import check_columns, column_positions, pick_columns
-from bench.render.grid import Grid, ScoreCell, Value, format_score
+from bench.render.grid import CAPTION, Grid, ScoreCell, Value, format_score
+from bench.render.latex import DEVIATIONS, limit_deviations
 from bench.reports.campaign import Campaign
+from bench.reports.method_choice import paper_name
 from bench.reports.record_groups import (
     EXTERNAL_MODELS,
+    SUPERVISED_GROUP,
     by_method,
     by_profile_and_suite,
     finished_records,
     main_metric,
     measured_by_mteb,
 )
-from bench.reports.tables.leaderboard import (
-    Leaderboard,
-    has_marks,
-    make_leaderboard,
-    required_notes,
-)
-from bench.reports.tables.pairwise_tests import ABOVE, BELOW, PairwiseTests, run_pairwise_tests
-from bench.reports.tables.suite_tables import task_headings
+from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow, make_leaderboard, required_notes
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW
+from bench.reports.tables.suite_tables import GROUPS, task_headings
 
 SUITES = {
-    "sts7": "the seven STS tasks",
-    "transfer7": "the seven transfer tasks",
-    "transfer8": "the eight transfer tasks",
+    "sts7": "seven STS tasks",
+    "transfer7": "seven transfer tasks",
+    "transfer8": "eight transfer tasks",
     "mini": "the embedded test pairs",
 }
-METRICS = {"spearman": "Spearman's correlation", "accuracy": "Accuracy"}
+METRICS = {"spearman": "Spearman", "accuracy": "Accuracy"}
+SYNTHETIC = "Synthetic data: not a benchmark."
+MOST_WORDS = 40
+"""Words of a caption."""
 _AS_THEY_ARE = "checkpoints as they are"
-_AVERAGE, _MORE = "Avg.", ("seeds", "sd", "rank", "group")
+AVERAGE_HEADING = "Avg."
+_MORE = ("seeds", "sd", "rank")
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A suite's table in a paper, with ids of its rows, a caption in plain text, and remarks for its author.
+    """A suite's table in a paper. Title and notes of the grid stay unprinted.
 
-    Title and notes of the grid stay unprinted.
+    Args:
+        suite: Suite.
+        grid: Cells.
+        methods: Ids of its rows.
+        sentences: Its caption in plain text, the most important sentence first.
+        remarks: Lines for its author.
+        rules: Numbers of the rows that begin another family of methods.
     """
 
     suite: str
     grid: Grid
     methods: tuple[str, ...]
-    caption: str
+    sentences: tuple[str, ...]
     remarks: tuple[str, ...]
+    rules: tuple[int, ...] = ()
+
+    def fit_caption(self, legend: str = "") -> tuple[str, list[str]]:
+        """Return a caption of at most MOST_WORDS words, and the sentences that it has no room for.
+
+        ``legend`` explains headings; it follows the first sentence.
+        """
+        first, *others = self.sentences
+        chosen = [first, *[legend] * bool(legend)]
+        omitted: list[str] = []
+        for sentence in others:
+            fits = len(" ".join([*chosen, sentence]).split()) <= MOST_WORDS
+            (chosen if fits else omitted).append(sentence)
+        return " ".join(chosen), omitted
 
 
-def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperTable]:
+def paper_tables(
+    campaign: Campaign, columns: Sequence[str] = (), sd: str = DEVIATIONS[0]
+) -> list[PaperTable]:
     """Return the tables of a campaign's suites with some columns, by default the tasks and the average.
 
-    Raises InputError for a column that all tables lack.
+    ``sd`` is one of DEVIATIONS. Raises InputError for a column that all tables lack.
     """
     suites = group_by(by_profile_and_suite(campaign.records), lambda records: records[0].suite)
-    tables = [_suite_table(campaign, suite, blocks) for suite, blocks in suites.items()]
+    tables = [_suite_table(campaign, suite, blocks, sd) for suite, blocks in suites.items()]
     check_columns(columns, list(chain.from_iterable(table.grid.header for table in tables)))
     selected = []
     for table in tables:
@@ -72,7 +96,9 @@ def paper_tables(campaign: Campaign, columns: Sequence[str] = ()) -> list[PaperT
     return selected
 
 
-def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]]) -> PaperTable:
+def _suite_table(
+    campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRecord]], sd: str
+) -> PaperTable:
     tables = list(map(partial(make_leaderboard, campaign), blocks))
     tasks: dict[str, None] = {}
     notes: dict[str, None] = {}
@@ -82,19 +108,76 @@ def _suite_table(campaign: Campaign, suite: str, blocks: Sequence[Sequence[RunRe
     tasks.pop("avg", None)
     tested, none = any(table.tests for table in tables), ScoreCell(None, None, 0)
     rows: list[tuple[Value, ...]] = []
+    methods: list[str] = []
+    rules: list[int] = []
     groups: list[tuple[int, str]] = []
-    for table, title in zip(tables, _block_titles(blocks), strict=True):
+    for table, records, title in zip(tables, blocks, _block_titles(blocks), strict=True):
         groups.append((len(rows), title))
-        for row in table.rows:
-            average = row.cells.get("avg", none)
-            cells: list[Value] = [campaign.shown(row.method), row.seeds]
-            cells += [row.cells.get(task, none) for task in tasks]
-            cells += [average, format_score(average.sd), *[row.rank_text] * tested]
-            rows.append(tuple(cells))
-    header = ("Model", "seeds", *task_headings(tasks), _AVERAGE, "sd", *["rank"] * tested)
-    grid = Grid(suite, header, tuple(rows), (), tuple(groups) if len(groups) > 1 else ())
-    caption = paper_caption(campaign, tables, list(map(campaign.listed, blocks)))
-    return PaperTable(suite, grid, list_methods(tables), caption, tuple(notes))
+        for family in _family_rows(campaign, table, records):
+            rules.append(len(rows))
+            for row in family:
+                average = row.cells.get("avg", none)
+                cells: list[Value] = [_row_name(campaign, row.method, records), row.seeds]
+                cells += [row.cells.get(task, none) for task in tasks]
+                cells += [average, format_score(average.sd), *[row.rank_text] * tested]
+                rows.append(tuple(cells))
+                methods.append(row.method)
+    header = ("Model", "seeds", *task_headings(tasks), AVERAGE_HEADING, "sd", *["rank"] * tested)
+    grid = limit_deviations(Grid(suite, header, tuple(rows), ()), sd)
+    if len(groups) > 1:
+        grid = replace(grid, groups=tuple(groups))
+    listed = list(map(campaign.listed, blocks))
+    sentences = tuple(_caption_sentences(campaign, tables, listed, sd))
+    remarks = (*notes, *_seed_lists(campaign, listed))
+    starts = {place for place, _ in groups}
+    return PaperTable(
+        suite,
+        grid,
+        tuple(methods),
+        sentences,
+        remarks,
+        tuple(place for place in rules if place not in starts),
+    )
+
+
+def _family_rows(
+    campaign: Campaign, table: Leaderboard, records: Sequence[RunRecord]
+) -> list[list[LeaderboardRow]]:
+    """The rows of each family: untrained, checkpoints, baselines, methods, supervised.
+
+    Rows that stand as given begin another family wherever two neighbours differ.
+    """
+    runs = by_method(records)
+    places = {row.method: _family_place(row, runs[row.method][0]) for row in table.rows}
+    rows = list(table.rows)
+    if not campaign.given:
+        rows.sort(key=lambda row: places[row.method])
+    families: list[list[LeaderboardRow]] = []
+    for row in rows:
+        if not families or places[families[-1][-1].method] != places[row.method]:
+            families.append([])
+        families[-1].append(row)
+    return families
+
+
+def _family_place(row: LeaderboardRow, record: RunRecord) -> int:
+    """The place of a row's family in a table."""
+    if row.group in GROUPS[:2]:  # without training, checkpoints as they are
+        return GROUPS.index(row.group)
+    method = own_methods().get(record.name)
+    baseline = method is not None and method.card.kind == "baseline"
+    return 4 if row.group == SUPERVISED_GROUP else 3 - baseline
+
+
+def _row_name(campaign: Campaign, method: str, records: Sequence[RunRecord]) -> str:
+    """A row's name; an untrained backbone, which caption or heading name, is called untrained."""
+    name, own = campaign.shown(method), by_method(records)[method]
+    title = profile_title(records)
+    if name != paper_name(own) or own[0].name not in ("untrained", "whitening"):
+        return name
+    if name == f"{title}-whitening":
+        return "Whitening"
+    return f"Untrained{name.removeprefix(title)}" if name.startswith(f"{title} (") else name
 
 
 def list_methods(tables: Iterable[Leaderboard]) -> tuple[str, ...]:
@@ -124,37 +207,85 @@ def _block_titles(blocks: Sequence[Sequence[RunRecord]]) -> list[str]:
     return distinct
 
 
-def paper_caption(
-    campaign: Campaign, tables: Sequence[Leaderboard], blocks: Sequence[Sequence[RunRecord]]
-) -> str:
-    """Return the caption of a suite's table: scores, seeds and tests."""
+def _caption_sentences(
+    campaign: Campaign, tables: Sequence[Leaderboard], blocks: Sequence[Sequence[RunRecord]], sd: str
+) -> list[str]:
+    """The sentences of the caption: scores and seeds, marks, then the notes of every table of the records."""
     records = list(chain.from_iterable(blocks))
-    metric = main_metric(records)
-    first = f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on "
-    first += SUITES.get(tables[0].suite, f"suite {tables[0].suite}")
-    first += f", {' and '.join(_block_titles(blocks))}"
+    metric, suite = main_metric(records), tables[0].suite
+    first = (
+        f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on {SUITES.get(suite, f'suite {suite}')}"
+    )
+    if len(blocks) == 1:
+        first += f", {profile_title(blocks[0])}"
     if measured_by_mteb(records):
         first += ", as mteb computes it"
     if campaign.rounded:
-        first += "; averages are those of rounded scores"
-    seeds = list(map(partial(_seed_text, campaign), blocks))
-    if len(set(seeds)) == 1 and seeds[0]:
-        sentences = [f"{first}; {seeds[0]}"]
-    else:
-        sentences = [first, *_block_sentences(blocks, seeds)]
-    sentences = [f"{sentence}." for sentence in sentences]
-    tests, required = [], []
+        first += ", averages of rounded scores"
+    seeds = _count_seeds(records)
+    if seeds:
+        first += f"; mean{_DEVIATION * (sd != 'none')} over {seeds}" if seeds != "1 seed" else f"; {seeds}"
+    sentences = [f"{first}.", *[SYNTHETIC] * any(record.world is not None for record in records)]
+    marks = [_explain_marks(campaign, table) for table in tables]
+    sentences += _block_sentences(blocks, marks)
+    sentences += campaign.apart_note(list_methods(tables), how="")
     notes: dict[str, None] = {}
+    required = []
     for table, group in zip(tables, blocks, strict=True):
-        tests.append(" ".join(_test_sentences(campaign, table, group)))
         required.append(required_notes(campaign, group, table.rows))
         notes |= dict.fromkeys(required[-1])
-    sentences += _block_sentences(blocks, tests)
-    sentences += _block_sentences(blocks, list(map(partial(_external_rows, campaign), blocks)))
-    sentences += campaign.apart_note(list_methods(tables), how="")
     for note in notes:
         sentences += _block_sentences(blocks, [note * (note in own) for own in required])
-    return " ".join(sentences)
+    return sentences + _block_sentences(blocks, list(map(partial(_external_rows, campaign), blocks)))
+
+
+_DEVIATION = " \N{PLUS-MINUS SIGN} SD"
+
+
+def _count_seeds(records: Sequence[RunRecord]) -> str:
+    """The number of seeds of the rows that have seeds, or ""."""
+    counts = set(map(len, _method_seeds(records).values()))
+    if not counts:
+        return ""
+    few, most = min(counts), max(counts)
+    return f"{few} seed{'s' * (few > 1)}" if few == most else f"{few}\N{EN DASH}{most} seeds"
+
+
+def _method_seeds(records: Sequence[RunRecord]) -> dict[str, tuple[int, ...]]:
+    """The finished seeds of each method that has seeds."""
+    seeds = {}
+    for method, runs in by_method(finished_records(records)).items():
+        if numbers := sorted({run.seed for run in runs if run.seed is not None}):
+            seeds[method] = tuple(numbers)
+    return seeds
+
+
+def _seed_lists(campaign: Campaign, blocks: Sequence[Sequence[RunRecord]]) -> list[str]:
+    """Lines with the seeds of every block and method."""
+    texts = []
+    for records in blocks:
+        methods = group_by(_method_seeds(records).items(), lambda entry: entry[1])
+        parts = []
+        for seeds, entries in sorted(methods.items(), key=lambda group: -len(group[1])):
+            names = ", ".join(campaign.shown(method) for method, _ in entries)
+            parts.append(f"{seed_range(seeds)}: {names}" if len(methods) > 1 else seed_range(seeds))
+        texts.append("; ".join(parts) and f"Rows have {'; '.join(parts)}.")
+    return _block_sentences(blocks, texts)
+
+
+def _explain_marks(campaign: Campaign, table: Leaderboard) -> str:
+    """A sentence on bold cells and daggers, or ""."""
+    cells = [cell for row in table.rows for cell in row.cells.values()]
+    parts, base = [], campaign.baseline
+    if any(cell.mark for cell in cells):
+        if not table.tests:
+            return CAPTION
+        parts.append("Bold: may be the best of its column")
+    signs = {cell.sign for cell in cells}
+    words = [f"{sign} {word}" for sign, word in ((ABOVE, "above"), (BELOW, "below")) if sign in signs]
+    if words and base is not None:
+        parts.append(f"{', '.join(words)} {campaign.shown(base)}")
+    return f"{'; '.join(parts)} (95% confidence)." if parts else ""
 
 
 def _external_rows(campaign: Campaign, records: Sequence[RunRecord]) -> str:
@@ -173,22 +304,6 @@ def _block_sentences(blocks: Sequence[Sequence[RunRecord]], texts: Sequence[str]
     return [f"{title}: {text}" for title, text in zip(_block_titles(blocks), texts, strict=True) if text]
 
 
-def _seed_text(campaign: Campaign, records: Sequence[RunRecord]) -> str:
-    """The seeds of the means: those of most methods first, then the others'."""
-    methods: dict[tuple[int, ...], list[str]] = {}
-    for method, runs in by_method(finished_records(records)).items():
-        if seeds := tuple(sorted({run.seed for run in runs if run.seed is not None})):
-            methods.setdefault(seeds, []).append(campaign.shown(method))
-    if not methods:
-        return ""
-    most, *others = sorted(methods, key=lambda seeds: (-len(methods[seeds]), -len(seeds), seeds))
-    text = seed_range(most)
-    if any(len(seeds) > 1 for seeds in methods):
-        text = f"mean \N{PLUS-MINUS SIGN} standard deviation over {text}"
-    rest = [f"{' and '.join(methods[seeds])}: {seed_range(seeds)}" for seeds in others]
-    return f"{text} ({'; '.join(rest)})" if rest else text
-
-
 def seed_range(seeds: Sequence[int]) -> str:
     r"""Return seeds as text, with an en dash in ranges.
 
@@ -196,54 +311,3 @@ def seed_range(seeds: Sequence[int]) -> str:
     ("'seeds 1\\u20133'", 'seeds 1, 5')
     """
     return format_seeds(seeds).replace("-", "\N{EN DASH}").replace(",", ", ")
-
-
-def _test_sentences(campaign: Campaign, table: Leaderboard, records: Sequence[RunRecord]) -> list[str]:
-    """Sentences on daggers and bold cells, each with its tests."""
-    if not table.tests:
-        return [table.bold] * has_marks(table.rows)
-    tests = run_pairwise_tests(campaign, records)
-    sentences, base = [], campaign.baseline
-    if base is not None and base not in tests.of().methods:
-        place = (table.profile, table.suite)
-        whole = [record for record in campaign.records if (record.profile, record.suite) == place]
-        why = campaign.family(whole).aside.get(base, "nothing to test")
-        sentences.append(f"No daggers: {campaign.shown(base)} can't be tested ({why}).")
-    elif base is not None:
-        signs = {row.cells["avg"].sign for row in table.rows}
-        words = [f"{sign} {word}" for sign, word in ((ABOVE, "above"), (BELOW, "below")) if sign in signs]
-        verdict = f"No average is shown to differ from {campaign.shown(base)}'s"
-        if words:
-            verdict = f"{' and '.join(words)} {campaign.shown(base)} on average"
-        sentences.append(f"{verdict} ({_describe_family(campaign, table, tests)}).")
-    if table.bold:
-        sentences.append(table.bold)
-    return sentences
-
-
-def _describe_family(campaign: Campaign, table: Leaderboard, tests: PairwiseTests) -> str:
-    """The tests behind the daggers, and how they are corrected."""
-    base, pairs = campaign.baseline, [pair for pair in tests.of().pairs if pair.p is not None]
-    own = [pair for pair in pairs if base in (pair.first, pair.second)]
-    kinds = _test_kinds(pair.test for pair in own)
-    if table.baseline:
-        return f"{kinds}; simultaneous 95% intervals, {len(own)} comparison{'s' * (len(own) > 1)}"
-    return f"{kinds}; {tests.of().caption}"
-
-
-def _test_kinds(tests: Iterable[str]) -> str:
-    """Names of the tests, the most frequent first."""
-    from bench.stats.difference_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
-
-    names = {PAIRED: "paired", WELCH: "Welch's", STUDENT: "Student's"}
-    kinds: dict[str, None] = {}
-    over = "over seeds"
-    for test, _ in Counter(tests).most_common():
-        kinds[test.removesuffix(AND_ITEMS)] = None
-        if test.endswith(AND_ITEMS):
-            over = "over seeds and items"
-    words = list(map(names.__getitem__, filter(names.__contains__, kinds)))
-    texts = [f"{' and '.join(words)} t test{'s' * (len(words) > 1)} {over}"] * bool(words)
-    if ITEMS in kinds:
-        texts.append("bootstrap of the items between methods without seeds")
-    return ", ".join(texts)

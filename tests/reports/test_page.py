@@ -19,7 +19,7 @@ from bench.render.critical_difference import ranking_picture
 from bench.render.figure_files import draw_figures
 from bench.render.formats import quote_formula
 from bench.render.grid import format_score
-from bench.render.latex import latex_document
+from bench.render.latex import DEVIATIONS, latex_document
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.formats.paper_latex import STYLES, PaperStyle
 from bench.reports.report import TableOptions, all_figures, render_report
@@ -445,10 +445,11 @@ def test_every_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> 
     check_compiles(render_report(campaign, "latex", name or None, standalone=True), tmp_path)
 
 
+@pytest.mark.parametrize("sd", DEVIATIONS)
 @pytest.mark.parametrize("name", STYLES)
-def test_a_papers_table_compiles(campaign: Campaign, tmp_path: Path, name: str) -> None:
+def test_a_papers_table_compiles(campaign: Campaign, tmp_path: Path, name: str, sd: str) -> None:
     cites = {HOSTILE[0]: "key_a:1"}
-    look = TableOptions(style=PaperStyle(name, cites=cites), columns=("STS12", "avg", "seeds", "rank"))
+    look = TableOptions(("STS12", "avg", "seeds", "rank"), style=PaperStyle(name, cites=cites), sd=sd)
     check_compiles(
         render_report(replace(campaign, baseline="simcse"), "latex", look=look, standalone=True), tmp_path
     )

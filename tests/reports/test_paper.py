@@ -7,6 +7,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +19,25 @@ from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.registry import discover
 from bench.render.formats import parse_columns, select_columns
-from bench.render.grid import CAPTION, Grid
+from bench.render.grid import CAPTION, Grid, ScoreCell
+from bench.render.latex import limit_deviations
 from bench.render.method_names import printed_name
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import suite_figures
-from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
+from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables, text_width
 from bench.reports.method_choice import name_methods, paper_name
 from bench.reports.report import TableOptions, render_report
+from bench.reports.tables.baseline_family import find_best
 from bench.reports.tables.leaderboard import BOLD
-from bench.reports.tables.pairwise_tests import ABOVE, BELOW
-from bench.reports.tables.paper_tables import METRICS, SUITES, PaperTable, paper_tables
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
+from bench.reports.tables.paper_tables import (
+    METRICS,
+    MOST_WORDS,
+    SUITES,
+    SYNTHETIC,
+    PaperTable,
+    paper_tables,
+)
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts
@@ -165,11 +175,19 @@ def test_columns_of_a_whole_report_and_where_there_are_none(cli: Cli, stored: Re
         return next(re.split(r" [|&] ", line) for line in out.splitlines() if "STS" in line)[:2]
 
     assert row("--format", "markdown") == ["| method", "avg"]
-    assert row("--table", "sts7", "--format", "latex") == ["method", "Avg."]
-    assert row("--style", "acl") == ["Model", r"\multicolumn{1}{c}{Avg.}"]
-    assert r"\multicolumn{1}{c}{seeds} &" in cli("report", "--columns", "seeds,avg", "--style", "acl")[1]
+    assert row("--table", "sts7", "--format", "latex") == ["method", r"\multicolumn{2}{c}{Avg.}"]
+    assert row("--style", "acl") == ["Model", r"\multicolumn{2}{c}{Avg.}"]
+    assert "Model & seeds &" in cli("report", "--columns", "seeds,avg", "--style", "acl")[1]
     for form, hint in (("html", "switches"), ("json", "--table leaderboard")):
         assert not missing_facts(cli("report", "--columns", "avg", "--format", form)[2], "--columns", hint)
+
+
+def caption(table: PaperTable) -> str:
+    """The caption, whose length is limited."""
+    text, omitted = table.fit_caption()
+    assert len(text.split()) <= MOST_WORDS
+    assert not any(sentence in text for sentence in omitted)
+    return text
 
 
 def test_the_caption_says_what_was_done(tmp_path: Path) -> None:
@@ -178,52 +196,64 @@ def test_the_caption_says_what_was_done(tmp_path: Path) -> None:
         f"{METRICS['spearman']} \N{MULTIPLICATION SIGN} 100",
         SUITES["sts7"],
         profiles.load_profile("mini").title,
+        "mean \N{PLUS-MINUS SIGN} SD over 3 seeds",
     )
-    daggers = (f"{ABOVE} above", f"{BELOW} below SimCSE", "simultaneous 95% intervals", "2 comparisons")
-    tests = ("(Welch's and Student's", BOLD)
-    assert not missing_facts(table.caption, *settings, f"seeds 1{DASH}3", *daggers, *tests)
+    marks = ("Bold: may be the best", f"{ABOVE} above, {BELOW} below SimCSE", "(95% confidence)")
+    assert not missing_facts(caption(table), *settings, *marks)
+    assert not missing_facts(" ".join(table.remarks), BOLD, f"seeds 1{DASH}3", "95% intervals")
     assert table.grid.header == ("Model", "STS12", "STS-B", "Avg.")
     plain = replace(three(tmp_path), baseline=None)
-    assert not missing_facts(paper_tables(plain)[0].caption, BOLD)
+    assert not missing_facts(caption(paper_tables(plain)[0]), "Bold: may be the best of its column (95%")
+    assert "mean over 3 seeds" in caption(paper_tables(plain, sd="none")[0])
     pairs = campaign(tmp_path, *seeds("a", 0.5, 0.6, stage="s"), *seeds("b", 0.5, 0.61, 0.7, stage="s"))
-    assert not missing_facts(paper_tables(pairs)[0].caption, f"1{DASH}3 (a:", "(a: seeds 1, 2)")
-    pairs = campaign(tmp_path, *seeds("a", 0.5, 0.6, 0.7, stage="s"), *seeds("b", 0.5, 0.61, 0.7, stage="s"))
-    caption = paper_tables(replace(pairs, baseline="a"))[0].caption
-    assert not missing_facts(caption, "differ from a's", "(paired t test", "1 comparison")
+    assert f"over 2{DASH}3 seeds" in caption(paper_tables(pairs)[0])
+    assert f"Rows have seeds 1, 2: a; seeds 1{DASH}3: b." in paper_tables(pairs)[0].remarks
+    (same,) = paper_tables(replace(pairs, baseline="a"))  # a row that is open has no dagger
+    assert ABOVE not in caption(same)
     (single,) = paper_tables(campaign(tmp_path, *seeds("a", 0.5), *seeds("b", 0.6)))
-    assert single.caption.endswith(f"; seed 1. {CAPTION}")
+    assert caption(single).endswith(f"; 1 seed. {CAPTION}")
 
 
 def test_the_caption_has_the_rows_backbones_and_the_records_notes(tmp_path: Path) -> None:
     mine = make_record("mine", None, {"STSB": 0.7}, name="hf", backbone="ckpt", corpus=None)
     other = make_record("ckpt-1234", None, {"STSB": 0.6}, name="st", backbone="ckpt", corpus=None)
     (table,) = paper_tables(campaign(tmp_path, mine, other))
-    assert "checkpoints as they are." in table.caption
-    assert "embedded world" not in table.caption
+    assert "checkpoints as they are." in caption(table)
+    assert "embedded world" not in caption(table)
     trained = make_record("simcse", 1, {"STSB": 0.7})
     (table,) = paper_tables(campaign(tmp_path, mine, other, trained))
-    assert not missing_facts(table.caption, "embedded world", "other models:", "mine, ckpt-1234.")
+    assert "embedded world" in caption(table)
+    assert not missing_facts(" ".join(table.sentences), "other models:", "mine, ckpt-1234.")
     (table,) = paper_tables(campaign(tmp_path, trained))
-    assert "heckpoints" not in table.caption
+    assert "heckpoints" not in caption(table)
     noted = [replace(one, notes=("Made up.",)) for one in seeds("a", 0.5, 0.6)]
     (table,) = paper_tables(campaign(tmp_path, *noted))
-    assert table.caption.endswith(" Made up.")
+    assert caption(table).endswith(" Made up.")
     more = [*noted, make_record("a", 1, {"STSB": 0.5}, profile="bert-base")]
     (both,) = paper_tables(campaign(tmp_path, *more))
-    assert both.caption.endswith(" embedded world: Made up.")
+    assert caption(both).endswith(" embedded world: Made up.")
     own = render_paper_tables([table], PaperStyle(caption=r"My \textbf{own}"))
     assert r"\caption{My \textbf{own}}" in own
     assert "% Made up.\n" in own
 
 
-def cells(text: str, column: int) -> list[str]:
-    """Cells of a column, as they would print with every mark of their column there."""
-    rows = [line.removesuffix(r" \\").split(" & ") for line in text.splitlines() if line.endswith(r" \\")]
-    shown = (re.sub(r"\\(phantom|textbf|underline|ddagger|dagger)\b", "", row[column]) for row in rows[1:])
-    return [re.sub(r"[{}]", "", cell) for cell in shown]
+def test_a_caption_has_forty_words_and_the_rest_is_a_comment(tmp_path: Path) -> None:
+    long = "word " * MOST_WORDS + "end."
+    noted = [replace(one, notes=(long, "Short.")) for one in seeds("a", 0.5, 0.6)]
+    (table,) = paper_tables(campaign(tmp_path, *noted))
+    assert caption(table).endswith(" Short.")
+    assert f"% Not in the caption: {long}\n" in render_paper_tables([table], PaperStyle())
+    synthetic = [replace(one, world={"seed": 1}) for one in seeds("a", 0.5, 0.6)]
+    assert SYNTHETIC in caption(paper_tables(campaign(tmp_path, *synthetic))[0])
 
 
-def test_digits_align_whether_or_not_a_cell_has_marks(tmp_path: Path) -> None:
+def body(text: str) -> list[list[str]]:
+    """The cells of the rows below the heading."""
+    lines = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r" \\")]
+    return [line.split(" & ") for line in lines[1:]]
+
+
+def test_numbers_end_and_deviations_begin_at_one_place(tmp_path: Path) -> None:
     runs = [
         *seeds("a", 0.1, 0.5),
         *seeds("b", 0.8, 0.81, 0.82),
@@ -231,13 +261,119 @@ def test_digits_align_whether_or_not_a_cell_has_marks(tmp_path: Path) -> None:
         alone("d", 0.05),
     ]
     for baseline in (None, "c"):
-        text = render_paper_tables(paper_tables(campaign(tmp_path, *runs, baseline=baseline)), PaperStyle())
-        assert ("dagger" in text) is (baseline is not None)
-        for column in (1, 3):
-            found = cells(text, column)
-            assert len(found) == 4
-            behind = {re.sub(r"\d", "0", re.sub(r"^\d+\.\d\d", "", cell)) for cell in found}
-            assert behind == {("$^$" if baseline and column == 3 else "") + r"\scriptsize$\pm$00.00"}
+        source = campaign(tmp_path, *runs, baseline=baseline)
+        text = render_paper_tables(paper_tables(source, sd="all"), PaperStyle())
+        assert "phantom" not in text
+        assert text.count(r"r@{}l") == 3
+        signs = set()
+        for row in body(text):
+            for number, tail in zip(row[1::2], row[2::2], strict=True):
+                assert re.fullmatch(r"(\\textbf\{)?\d+\.\d\d\}?", number)
+                assert re.fullmatch(r"(\{\\scriptsize\$\\pm\$\d+\.\d\d\})?(\$\^\{\\d?dagger\}\$)?", tail)
+                signs.add("dagger" in tail)
+        assert signs == {False, baseline is not None}
+
+
+@pytest.mark.parametrize(("sd", "per_row"), [(None, 1), ("avg", 1), ("all", 3), ("none", 0)])
+@pytest.mark.parametrize("asked", [("--style", "acl"), ("--table", "sts7", "--format", "latex")])
+def test_deviations_stand_where_they_were_asked_for(
+    cli: Cli, stored: ResultStore, asked: tuple[str, ...], sd: str | None, per_row: int
+) -> None:
+    code, out, err = cli("report", *asked, *(("--sd", sd) if sd else ()))
+    assert code == 0, err
+    rows = [line for line in out.splitlines() if line.startswith(("SimCSE &", "mine &", "TNCSE"))]
+    assert len(rows) == 3
+    assert [line.count(r"$\pm$") for line in rows] == [per_row] * 3
+
+
+def test_a_table_without_an_average_keeps_its_deviations() -> None:
+    grid = Grid("t", ("m", "x"), (("a", ScoreCell(0.5, 0.1, 2)),), ())
+    assert limit_deviations(grid, "avg") == limit_deviations(grid, "all") == grid
+    assert limit_deviations(grid, "none").rows == (("a", ScoreCell(0.5, None, 2)),)
+
+
+def test_bold_rows_may_be_the_best(tmp_path: Path) -> None:
+    runs = [
+        *seeds("simcse", 0.70, 0.71, 0.72),
+        *seeds("tncse", 0.80, 0.81, 0.82),
+        *seeds("jtcse", 0.81, 0.79, 0.81),
+    ]
+    source = campaign(tmp_path, *runs)
+    best = find_best(run_pairwise_tests(source, source.records), "avg")
+    assert best == {"tncse", "jtcse"}
+    (table,) = paper_tables(source)
+    rows = body(render_paper_tables([table], PaperStyle()))
+    assert {row[0] for row in rows if row[-2].startswith(r"\textbf")} == best
+
+
+def test_rules_stand_between_families(tmp_path: Path) -> None:
+    runs = [
+        alone("word_overlap", 0.9),
+        *seeds("simcse", 0.70, 0.71),
+        *seeds("mine", 0.5, 0.51),
+        *seeds("esimcse", 0.72, 0.73),
+        *seeds("tncse", 0.80, 0.81),
+        make_record("st:x", None, {"STS12": 0.95, "STSB": 0.95}, name="st", corpus=None),
+        make_record("sup_simcse", 1, {"STS12": 0.99, "STSB": 0.99}, name="sup_simcse"),
+    ]
+    runs[-1].training["supervised"] = True
+
+    assert families(campaign(tmp_path, *runs, all_rows=True)) == [
+        [r"word\_overlap"],
+        ["st:x"],
+        ["esimcse", "simcse"],
+        ["tncse", "mine"],
+        [r"sup\_simcse"],
+    ]
+    order = ("mine", "simcse", "tncse")
+    chosen = [run for run in runs if run.method in order]
+    given = campaign(tmp_path, *chosen, given=order, named=order)
+    assert families(given) == [["mine"], ["simcse"], ["tncse"]]
+
+
+def families(source: Campaign) -> list[list[str]]:
+    """The names between the rules of the only table."""
+    (table,) = paper_tables(source)
+    text = render_paper_tables([table], PaperStyle())
+    return [[row[0] for row in body("x \\\\\n" + part)] for part in text.split(r"\midrule")[1:]]
+
+
+def test_fifteen_rows_of_seven_tasks_fit_one_column(tmp_path: Path) -> None:
+    tasks = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+    methods = (
+        *("untrained", "word_overlap", "simcse", "esimcse", "diffcse", "promptbert", "infocse", "mixcse"),
+        *("arccon", "pcl", "tncse", "tncse_uc", "jtcse", "jtcse_uc", "met"),
+    )
+    runs, backbone = [], "all-MiniLM-L6-v2-lm"
+    for place, method in enumerate(methods):
+        for seed in (1, 2, 3):
+            scores = {task: 0.6 + place / 100 + seed / 300 for task in tasks}
+            runs.append(make_record(method, seed, scores, profile="minilm-lm", backbone=backbone))
+    source = name_methods(campaign(tmp_path, *runs, baseline="simcse"), "published", ())
+    (table,) = paper_tables(source)
+    text = render_paper_tables([table], PaperStyle("acl"))
+    assert r"\begin{table}[t]" in text
+    assert r"\centering\scriptsize" in text  # 8 of 11 points
+    assert "S12--16, SB, SR: STS12--16, STS-B, SICK-R. Bold" in text
+    (printed,) = re.findall(r"\\caption\{(.*)\}", text)
+    assert len(printed.split()) <= MOST_WORDS
+    assert "Untrained ({[}CLS{]})" in text
+    assert len(body(text)) == 15
+    for row in body(text):
+        numbers = [re.sub(r"[^\d.]", "", cell) for cell in row[1:-1]]
+        assert [len(number.partition(".")[2]) for number in numbers] == [1] * 7 + [2]
+    assert r"\begin{table*}" in render_paper_tables(paper_tables(source, sd="all"), PaperStyle("acl"))
+
+
+def test_widths_are_those_of_times() -> None:
+    """Matplotlib has the metrics."""
+    folder = Path(str(files("matplotlib"))) / "mpl-data" / "fonts" / "afm"
+    lines = (folder / "ptmr8a.afm").read_text(encoding="latin-1").splitlines()
+    for line in lines:
+        if match := re.match(r"C (\d+) ; WX (\d+) ; N (\w+)", line):
+            code = int(match[1])
+            if 32 <= code < 127 and match[3] not in ("quoteright", "quoteleft"):
+                assert text_width(chr(code)) == int(match[2]) / 1000, chr(code)
 
 
 def test_styles_labels_citations_and_documents(tmp_path: Path) -> None:
@@ -250,7 +386,7 @@ def test_styles_labels_citations_and_documents(tmp_path: Path) -> None:
     assert r"SimCSE~\cite{gao2021} &" in booktabs
     assert booktabs.index(r"\caption{") < booktabs.index(r"\begin{tabular}")
     assert r"\label" not in booktabs
-    scores = dict.fromkeys((f"T{n}" for n in range(7)), 0.5)
+    scores = dict.fromkeys((f"T{n}" for n in range(17)), 0.5)
     wide = make_campaign(ResultStore(tmp_path, "c"), [make_record("simcse", 1, scores)])
     assert r"\begin{table*}" in render_paper_tables(paper_tables(wide), PaperStyle("acl"))
     runs = [make_record("a", 1, {"MR": 0.5}, suite=suite) for suite in ("sts7", "transfer7")]
@@ -274,10 +410,9 @@ def test_a_block_a_profile(tmp_path: Path) -> None:
     ]
     (table,) = paper_tables(campaign(tmp_path, *runs))
     assert table.grid.groups == ((0, "BERT-base"), (1, "bert-base-uncased"))
-    assert ", BERT-base and bert-base-uncased;" in table.caption
     text = render_paper_tables([table], PaperStyle())
     assert text.count(r"\midrule") == 4
-    assert r"\multicolumn{3}{c}{\textit{BERT-base}} \\" in text
+    assert r"\multicolumn{4}{@{}c@{}}{\textit{BERT-base}} \\" in text
 
 
 def test_each_block_has_its_own_seeds(tmp_path: Path) -> None:
@@ -286,19 +421,15 @@ def test_each_block_has_its_own_seeds(tmp_path: Path) -> None:
             make_record("simcse", n, {"STSB": 0.7 + n / 100}, profile=profile) for n in range(1, last + 1)
         ]
 
-    def caption(*blocks: tuple[str, int]) -> str:
-        (table,) = paper_tables(
-            campaign(tmp_path, *(one for name, last in blocks for one in block(name, last)))
-        )
-        return re.sub(r"mean \S standard deviation over seeds ", "", table.caption)
+    def seed_line(*blocks: tuple[str, int]) -> str:
+        records = [one for name, last in blocks for one in block(name, last)]
+        (table,) = paper_tables(campaign(tmp_path, *records))
+        return " ".join(remark for remark in table.remarks if "Rows have" in remark)
 
-    said = caption(("minilm", 3), ("minilm-lm", 5))
-    assert not missing_facts(
-        said, "and MiniLM language model.", f" MiniLM: 1{DASH}3.", f"MiniLM language model: 1{DASH}5."
-    )
-    assert f"and MiniLM language model; 1{DASH}3." in caption(("minilm", 3), ("minilm-lm", 3))
-    said = caption(("minilm", 3), ("minilm-mlm", 2))
-    assert not missing_facts(said, f"MiniLM (minilm): 1{DASH}3.", "MiniLM (minilm-mlm): 1, 2.")
+    lines = seed_line(("minilm", 3), ("minilm-lm", 5))
+    assert lines == f"MiniLM: Rows have seeds 1{DASH}3. MiniLM language model: Rows have seeds 1{DASH}5."
+    assert seed_line(("minilm", 3), ("minilm-lm", 3)) == f"Rows have seeds 1{DASH}3."
+    assert "MiniLM (minilm): Rows" in seed_line(("minilm", 3), ("minilm-mlm", 2))
     (table,) = paper_tables(campaign(tmp_path, *block("minilm", 3), *block("minilm-mlm", 2)))
     assert table.grid.groups == ((0, "MiniLM (minilm)"), (1, "MiniLM (minilm-mlm)"))
 
@@ -331,6 +462,9 @@ def test_methods_are_counted_where_they_are(cli: Cli, stored: ResultStore) -> No
         ("--methods simcse,simcse", "'simcse' is listed twice"),
         ("--methods mine --baseline simcse", "no record of 'simcse'"),
         ("--order given", "no methods are given"),
+        ("--sd none", "--sd is for LaTeX"),
+        ("--sd all --format html", "--sd is for LaTeX"),
+        ("--sd some --format latex", "'some' is not one of 'avg', 'all', 'none'"),
         ("--columns avg,x", "no column 'x'"),
     ],
 )
@@ -343,7 +477,7 @@ def test_what_cannot_be_is_one_line(cli: Cli, stored: ResultStore, options: str,
 def test_hostile_names_are_inert_in_a_paper() -> None:
     grid = Grid("x", ("Model", "T"), tuple((name, "1") for name in HOSTILE), ())
     text = render_paper_tables(
-        [PaperTable("x", grid, HOSTILE, HOSTILE[1], ("a\nb\x1b",))], PaperStyle(cites={HOSTILE[0]: "k"})
+        [PaperTable("x", grid, HOSTILE, HOSTILE, ("a\nb\x1b",), (1,))], PaperStyle(cites={HOSTILE[0]: "k"})
     )
     assert r"\input{" not in text
     assert "% a\\nb\\x1b\n" in text

@@ -188,7 +188,7 @@ def test_checkpoints_chosen_on_what_is_evaluated_are_named(tmp_path: Path) -> No
     (grid,) = table_grids(campaign, "leaderboard")
     assert said in grid.notes
     (table,) = paper_tables(campaign)
-    assert said in table.caption
+    assert said in table.sentences
     one, other, without = (
         Group(record.method, (CampaignRun(store, record),)) for record in (records[0], records[2], untrained)
     )
@@ -289,12 +289,12 @@ def test_the_caption_of_a_paper_says_why_a_row_stands_apart(store: ResultStore) 
     every = [*TOP, *PLAIN, *FLAGGED]
     order = ("mine", "plug", "b", "c", "a")
     (table,) = paper_tables(source(every, store, given=order, named=order))
-    assert table.caption.endswith(f" {NOTE}mine, plug.")
+    assert table.fit_caption()[0].endswith(f" {NOTE}mine, plug.")
     assert any(f"{NOTE}mine, plug (" in remark for remark in table.remarks)
     (table,) = paper_tables(source(every, store, rank_supervised=True))
-    assert NOTE not in table.caption
+    assert not any(NOTE in sentence for sentence in table.sentences)
     (table,) = paper_tables(source(every, store, baseline="mine"))
-    assert not missing_facts(table.caption, "No daggers: mine", "supervised")
+    assert not missing_facts(" ".join(table.remarks), "mine can't be the baseline", "supervised")
 
 
 def test_daggers_against_one_say_why_there_are_none(store: ResultStore) -> None:
