@@ -24,8 +24,8 @@ WORDS: Mapping[str, str] = {
     "neither": "no difference shown for this pair alone; among all {pairs} pairs of the leaderboard neither.",
     "only ahead": "shown to be {way}; it is the only pair of the leaderboard.",
     "only open": "no difference shown; it is the only pair of the leaderboard.",
-    "aside ahead": "shown to be {way} for this pair alone (chosen before the scores were seen); no correction "
-    "covers it, as the leaderboard sets aside {aside}.",
+    "aside ahead": "shown to be {way} for this pair alone (chosen before the scores were seen); no "
+    "correction covers it, as the leaderboard sets aside {aside}.",
     "aside open": "no difference shown for this pair alone; the leaderboard sets aside {aside}.",
     "untested": "not tested, as {reason}.",
     "paired": "{n} paired seeds",

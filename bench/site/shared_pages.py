@@ -193,7 +193,8 @@ def choose_names(entries: Sequence[CampaignEntry]) -> dict[str, str]:
 def _index_rows(entries: Sequence[CampaignEntry], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the rows of each campaign, profile and suite, for the page that compares two.
 
-    "words" are the templates of verdicts, "names" those of "rows"; a place has its leaderboard's title too.
+    "words" are the templates of verdicts, "names" those of "rows". A place has its leaderboard's title
+    too, and whether its data are synthetic.
     """
     rows: dict[str, int] = {}
     places = []
@@ -204,8 +205,8 @@ def _index_rows(entries: Sequence[CampaignEntry], names: Mapping[str, str]) -> d
                 if (line.profile, line.suite) == (board.profile, board.suite) and line.mean is not None:
                     numbers.append(rows.setdefault(line.method, len(rows)))
             if numbers:
-                title = f"{board.title} (synthetic)" if board.synthetic else board.title
-                places.append([entry.campaign, board.profile, board.suite, numbers, title])
+                place = [entry.campaign, board.profile, board.suite]
+                places.append([*place, numbers, board.title, board.synthetic])
     shown = [names[method] for method in rows]
     return {"rows": list(rows), "names": shown, "places": places, "words": WORDS}
 

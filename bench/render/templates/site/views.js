@@ -66,7 +66,7 @@
   // The tests of A and B in a campaign's file, whose lines hold each pair once
   const points = (x) => `${x < 0 ? "-" : "+"}${size(x)}`;
   const size = (x) => (x !== 0 && Math.abs(x) < 0.01 ? Math.abs(x).toPrecision(1) : Math.abs(x).toFixed(2));
-  const pText = (p) => (p > 0 && p < 0.0001 ? "p < 0.0001" : `p = ${p.toFixed(4)}`);
+  const pText = (p) => (p > 0 && p < 0.0001 ? "p\u00a0<\u00a00.0001" : `p\u00a0=\u00a0${p.toFixed(4)}`);
   const fill = (template, facts) => template.replace(/\{(\w+)\}/g, (_, name) => facts[name]);
   const quoted = (word) => (/^[\w.,=:@%+\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
   const findPair = (data, [, profile, suite], names) => {
@@ -106,10 +106,15 @@
     return element;
   };
   const strip = ({ low, high, difference }, most) => {  // an interval about 0, whose ends are in the text
-    const svg = drawn("svg", { viewBox: "0 0 400 24", class: "strip", "aria-hidden": "true" });
+    const svg = drawn("svg", { viewBox: "0 0 400 38", class: "strip", "aria-hidden": "true" });
     const x = (value) => (200 + (190 * value) / most).toFixed(1);
     svg.append(drawn("line", { class: "zero", x1: x(0), x2: x(0), y1: 0, y2: 24 }), drawn("line", { class: "interval", x1: x(low), x2: x(high), y1: 12, y2: 12 }),
       drawn("circle", { cx: x(difference), cy: 12, r: 5 }));
+    for (const [text, at, anchor] of [["B ahead", 0, "start"], ["0", 200, "middle"], ["A ahead", 400, "end"]]) {
+      const label = drawn("text", { x: at, y: 36, "text-anchor": anchor, class: "tick" });
+      label.textContent = text;
+      svg.append(label);
+    }
     return svg;
   };
 
@@ -119,9 +124,9 @@
     const [a, b] = [document.getElementById("compare-a"), document.getElementById("compare-b")];
     const results = document.getElementById("compared");
     const block = (index, data, place, names, most) => {
-      const [campaign, profile, suite, , title] = place;
+      const [campaign, profile, suite, , title, synthetic] = place;
       const pair = findPair(data, place, names);
-      const head = make("h2", {}, make("a", { href: `campaigns/${campaign}/index.html#significance`, textContent: title }), make("small", { textContent: ` ${campaign}` }));
+      const head = make("h2", {}, make("a", { href: `campaigns/${campaign}/index.html#significance`, textContent: title }), make("small", { textContent: ` ${campaign}${synthetic ? ", synthetic data" : ""}` }));
       if (!pair) return [head, make("p", { textContent: "These two were not compared." })];
       const verdict = pair.describe(index.words);
       const several = index.places.filter((other) => other[0] === campaign).length > 1;
