@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from bench.errors import printable
-from bench.records.record import RunRecord
+from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import SCALE, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.method_choice import paper_name
@@ -29,7 +29,7 @@ def compare_method_pairs(campaign: Campaign) -> list[dict[str, Any]]:
     """
     blocks = []
     for records in by_profile_and_suite(campaign.records):
-        done = finished_records(records)
+        done = [record for record in finished_records(records) if record.score(AVERAGE) is not None]
         if len({record.method for record in done}) > 1:
             blocks.append(_compare_block(campaign, done))
     return blocks
@@ -74,7 +74,7 @@ class PairJudge:
         every = replace(campaign, named=tuple(methods), rank_supervised=True, names=self.names)
         self._every = PairwiseTests(every, records)
         self._untestable = every.family(records).aside
-        self._fixed = {record.method for record in records if record.seed is None}
+        self._seeds = {m: sum(run.seed is not None for run in runs) for m, runs in methods.items()}
         self._means = {method: fmean(task_scores(runs)) for method, runs in methods.items()}
 
     def judge(self, first: str, second: str) -> PairVerdict:
@@ -82,18 +82,20 @@ class PairJudge:
         for method in (first, second):
             if reason := self._untestable.get(method):
                 difference = SCALE * (self._means[first] - self._means[second])
-                test = f"{self.names[method]} is set aside ({reason})"
-                return PairVerdict(difference, None, (0, 0), test, None, None, self.tested)
+                obstacle = f"{self.names[method]} is set aside ({reason})"
+                seeds = self._seeds[first], self._seeds[second]
+                return PairVerdict(difference, None, seeds, obstacle, None, None, self.tested)
         pair = self._board.of().find_pair(first, second)
         tests = self._every if pair is None or pair.p is None else self._board
         test = tests.test(first, second, level=LEVEL)
         ends = None if test.interval is None or no_width(*test.interval) else test.interval
-        sizes = zip((first, second), tests.sizes(first, second), strict=True)
-        n, m = (0 if method in self._fixed else size for method, size in sizes)
+        # a test of pairs leaves out the seeds of one side; a row without seeds has one run
+        n, m = tests.sizes(first, second)
+        seeds = min(n, self._seeds[first]), min(m, self._seeds[second])
         return PairVerdict(
             SCALE * test.difference,
             ends and (SCALE * ends[0], SCALE * ends[1]),
-            (n, m),
+            seeds,
             test.test,
             test.p,
             pair.adjusted if pair else None,

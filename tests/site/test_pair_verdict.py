@@ -141,16 +141,24 @@ def test_rows_that_the_leaderboard_sets_aside_have_their_own_test(tmp_path: Path
         *seeds("once", 0.48),
         alone("fixed", 0.3),
         alone("constant", 0.2),
+        *(shared := seeds("shared", 0.49, 0.51)),
     ]
+    for record in shared:
+        record.training["stages"]["simcse"]["key"] = "one stage"
     source = make_campaign(ResultStore(tmp_path, "camp"), records)
     judge = PairJudge(source, source.records)
-    assert set(judge.aside) == {"a[steps=3]", "once"}
+    assert set(judge.aside) == {"a[steps=3]", "once", "shared"}
     assert judge.judge("a[steps=3]", "c").answer == "aside ahead"
     one = judge.judge("a", "once")
     assert (one.answer, one.p, one.interval) == ("untested", None, None)
     assert "once has one seed" in one.describe("a", "once")
     assert judge.judge("a", "fixed").seeds == (3, 0)
     assert judge.judge("fixed", "constant").answer == "untested"
+    text = judge.judge("once", "shared").describe("once", "shared")
+    wanted = (
+        "once is 2.00 below shared (1 and 2 seeds): not tested, as shared is set aside (whose"
+    )
+    assert text.startswith(wanted)
     assert judge.tested == 9  # all pairs of a, b, c, fixed and constant but the last two
 
 

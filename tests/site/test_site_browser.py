@@ -172,10 +172,10 @@ def expected_verdicts(site: Path, a: str, b: str) -> list[str]:
             test = block["texts"][test]
             verdict = PairVerdict(difference, ends, (n, m), test, p, corrected, block["tested"])
             assert verdict.answer == block["texts"][answer]
-            names = [block["names"][i], block["names"][j]]
+            first, second = block["names"][i], block["names"][j]
             aside = {block["names"][k]: block["aside"][str(k)] for k in (i, j) if str(k) in block["aside"]}
             told = verdict if line[0] == i else verdict.reverse()
-            texts.append(told.describe(*names, aside))
+            texts.append(told.describe(first, second, aside))
     return texts
 
 
