@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean, stdev
+from typing import Any
 
 from bench.errors import DataError, printable
 from bench.records.record import RunRecord
 from bench.records.timing import start_date
 from bench.render.grid import plain_text
 from bench.reports.campaign import Campaign
+from bench.reports.method_choice import paper_name
 from bench.reports.planned_runs import campaign_plan_lines
-from bench.reports.record_groups import UNREADABLE, by_profile_and_suite, finished_records
+from bench.reports.record_groups import UNREADABLE, by_method, by_profile_and_suite, finished_records
 from bench.reports.tables.leaderboard import LeaderboardRow, make_leaderboard
 from bench.reports.tables.method_cards import encoder_parameters
 from bench.reports.tables.method_order import correlate_settings
 from bench.reports.tables.sweep_tables import ablation_grids
+from bench.site.board_summary import BoardSummary, summarise_board
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class LeaderboardLine:
     suite: str
     method: str
     name: str  # registered
+    shown: str  # as printed
     seeds: str  # finished ones, as the table prints them
     mean: float | None
     sd: float | None  # over seeds
@@ -79,6 +83,7 @@ class CampaignEntry:
     check: CampaignCheck = CampaignCheck("not verified")
     by: tuple[str, ...] = ()  # senders of bundles
     notes: tuple[str, ...] = ()  # below every table
+    boards: tuple[BoardSummary, ...] = ()  # real text first, then the firmest
     lines: tuple[LeaderboardLine, ...] = ()
     sweeps: tuple[tuple[str, SweepTable], ...] = ()  # by the registered names in them
     order: tuple[tuple[str, ...], ...] = ()  # setting, published table, methods, rho, interval
@@ -97,10 +102,13 @@ def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
     records = [record for record in campaign.records if record.status != UNREADABLE]
     finished = len(finished_records(records))
     lines: list[LeaderboardLine] = []
+    boards: list[BoardSummary] = []
     for group in by_profile_and_suite(records):
         table = make_leaderboard(replace(campaign, all_rows=True), group)
+        names = {method: printable(paper_name(runs)) for method, runs in by_method(group).items()}
+        boards.append(summarise_board(table, group, names))
         ranked = sum(row.rank is not None for row in table.rows)
-        lines += [_make_line(group, row, ranked, table.baseline) for row in table.rows]
+        lines += [_make_line(group, row, ranked, table.baseline, names) for row in table.rows]
 
     def distinct(text_of: Callable[[RunRecord], str]) -> tuple[str, ...]:
         return tuple(sorted(set(map(text_of, records)) - {""}))
@@ -118,6 +126,7 @@ def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
         check=check,
         by=distinct(lambda r: str(r.timing.get("merged", {}).get("by", ""))),
         notes=tuple(dict.fromkeys(printable(note) for r in records for note in r.notes)),
+        boards=tuple(sorted(boards, key=lambda board: board.sort_key)),
         lines=tuple(lines),
         sweeps=tuple(_sweep_tables(campaign)),
         order=tuple(_order_rows(campaign)),
@@ -126,7 +135,7 @@ def make_entry(campaign: Campaign, check: CampaignCheck) -> CampaignEntry:
 
 
 def _make_line(
-    records: Sequence[RunRecord], row: LeaderboardRow, ranked: int, baseline: str
+    records: Sequence[RunRecord], row: LeaderboardRow, ranked: int, baseline: str, names: Mapping[str, str]
 ) -> LeaderboardLine:
     runs = [record for record in records if record.method == row.method]
     values = [value for run in finished_records(runs) if (value := run.score("avg")) is not None]
@@ -136,6 +145,7 @@ def _make_line(
         runs[0].suite,
         row.method,
         runs[0].name,
+        names[row.method],
         row.seeds,
         fmean(values) if values else None,
         stdev(values) if len(values) > 1 else None,
@@ -184,6 +194,7 @@ def parse_entry(text: str, where: str) -> CampaignEntry:
             line["rank"] = tuple(line["rank"]) if line["rank"] else None
         lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
         lists["lines"] = tuple(LeaderboardLine(**line) for line in data["lines"])
+        lists["boards"] = tuple(map(_parse_board, data["boards"]))
         lists["sweeps"] = tuple((name, _parse_table(table)) for name, table in data["sweeps"])
         lists["order"] = tuple(map(tuple, data["order"]))
         facts = data["check"]
@@ -191,6 +202,12 @@ def parse_entry(text: str, where: str) -> CampaignEntry:
         return CampaignEntry(**(data | lists | {"check": check}))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"invalid entry of a site: {error}", where=where) from error
+
+
+def _parse_board(data: dict[str, Any]) -> BoardSummary:
+    return BoardSummary(
+        **data | {"verdict": tuple((str(answer), str(text)) for answer, text in data["verdict"])}
+    )
 
 
 def _parse_table(data: dict[str, list[list[str]]]) -> SweepTable:

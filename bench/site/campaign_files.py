@@ -6,17 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from bench.comparison.comparison import compare
-from bench.comparison.evidence import DrawItems
-from bench.comparison.item_bootstrap import CampaignRun, RunDraws, read_draws
+from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.ranked_items import rank_items
-from bench.comparison.selection import Group, sort_runs_by_seed
-from bench.comparison.wording import describe_comparison, describe_verdict
-from bench.errors import BenchError, InputError, printable
+from bench.errors import BenchError, InputError
 from bench.eval.recomputation import split_contradictions
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
@@ -32,13 +27,9 @@ from bench.reports.method_choice import use_published_names
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
 from bench.reports.report import page_parts, render_report
 from bench.reports.sections import SECTIONS
-from bench.reports.tables.pairwise_tests import (
-    PairwiseTests,
-    describe_tests,
-    format_pair_interval,
-    run_pairwise_tests,
-)
+from bench.reports.tables.pairwise_tests import PairwiseTests
 from bench.site.campaign_entry import CampaignCheck, CampaignEntry, format_entry, make_entry
+from bench.site.method_pairs import compare_method_pairs
 from bench.site.page_frame import Site, render_data_file, render_page
 from bench.site.shared_pages import method_file
 
@@ -197,65 +188,3 @@ def _rank_step(campaign: Campaign, records: Sequence[RunRecord]) -> tuple[tuple[
             seeds = 0 if runs[0].seed is None else cell.n
             rows.append((campaign.shown(method), cell.mean, cell.sd, seeds, first, last))
     return tuple(sorted(rows, key=lambda row: -row[1]))
-
-
-def compare_method_pairs(campaign: Campaign) -> list[dict[str, Any]]:
-    """Return ``bench compare``'s verdicts on all pairs of methods, a block a profile and suite.
-
-    Each block has "profile", "suite", "rows" (method ids), "texts" (distinct sentences) and "pairs": indexes
-    of both rows, then those of their sentences. The last sentence is the leaderboard's, by Holm's correction
-    over all its pairs; the others hold for a pair chosen before the scores were seen.
-    """
-    blocks = []
-    for records in by_profile_and_suite(campaign.records):
-        done = finished_records(records)
-        if len({record.method for record in done}) > 1:
-            blocks.append(_compare_block(campaign, done))
-    return blocks
-
-
-def _compare_block(campaign: Campaign, records: Sequence[RunRecord]) -> dict[str, Any]:
-    groups = []
-    for method, method_records in by_method(records).items():
-        runs = sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in method_records)
-        groups.append(Group(method, tuple(runs)))
-    rows, texts = [group.label for group in groups], dict[str, int]()
-    drawn = [all(read_draws(run) is not None for run in group.runs) for group in groups]
-    tests = run_pairwise_tests(campaign, records)
-    lines = []
-    for i, j in combinations(range(len(rows)), 2):
-        draw = _read_draws if drawn[i] and drawn[j] else None
-        sentences = [*_describe_pair(groups[i], groups[j], draw), _describe_ranking(tests, rows[i], rows[j])]
-        lines.append([i, j, *(texts.setdefault(printable(text), len(texts)) for text in sentences)])
-    place = {"profile": records[0].profile, "suite": records[0].suite}
-    return place | {"rows": rows, "texts": list(texts), "pairs": lines}
-
-
-def _describe_pair(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
-    try:
-        comparison = compare(a, b, draw=draw)
-        return [f"{describe_verdict(comparison)}.", *describe_comparison(comparison)]
-    except BenchError as error:
-        return [f"Not compared: {error.what}."]
-
-
-def _read_draws(runs: Sequence[CampaignRun]) -> Iterator[RunDraws]:
-    for run in runs:
-        draws = read_draws(run)
-        if draws is not None:
-            yield draws
-
-
-def _describe_ranking(tests: PairwiseTests, a: str, b: str) -> str:
-    ranking = tests.of()
-    pair = ranking.find_pair(a, b)
-    if pair is None:
-        return "Not among the pairs of the leaderboard: one of the two is set aside there."
-    if pair.p is None or pair.adjusted is None:
-        return f"Not tested among the pairs of the leaderboard: {pair.test}."
-    verdict = "differ" if pair.differs else "are not shown to differ"
-    ends = format_pair_interval(tests, a, b)
-    return (
-        f"Among all pairs the two {verdict}: p corrected {pair.adjusted:.4f}, interval of {a} - {b} {ends}, "
-        f"by {describe_tests(ranking)}."
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from io import StringIO
@@ -22,6 +23,7 @@ from bench.render.method_names import printed_name
 from bench.reports.tables.method_cards import Pieces, split_links
 from bench.site.campaign_entry import CampaignEntry, LeaderboardLine, SweepTable
 from bench.site.page_frame import Site, read_assets, render_data_file, render_page
+from bench.site.pair_verdict import WORDS
 from bench.site.site_files import SiteOutput
 
 SUITES = {"sts7": "Seven STS tasks", "transfer7": "Seven transfer tasks"}
@@ -40,6 +42,7 @@ def write_shared_pages(
     """Write the pages of all campaigns together, and their tables as files."""
     for path, content in read_assets().items():
         output.put(path, content)
+    entries, names = sort_entries(entries), choose_names(entries)
     output.put("index.html", render_page("index.html", site.below(0, "campaigns"), entries=entries))
     output.put("campaigns.json", _format_json(list(map(_campaign_facts, entries))))
     output.put("campaigns.csv", _format_csv(_CAMPAIGN, map(_campaign_row, entries)))
@@ -49,16 +52,17 @@ def write_shared_pages(
         output.put(f"methods/{method.file}", content)
         summary = method.card.summary if method.card else "a plug-in's"
         campaigns = {entry.campaign for entry, _ in method.rows}
-        methods.append((method.name, method.file, summary, len(method.rows), len(campaigns)))
+        methods.append((method.name, method.shown, method.file, summary, len(method.rows), len(campaigns)))
         pages.append(f"methods/{method.file}")
+    methods.sort(key=lambda method: method[1].lower())
     output.put("methods/index.html", render_page("methods.html", site.below(1, "methods"), methods=methods))
     lines = [{"campaign": entry.campaign} | asdict(line) for entry in entries for line in entry.lines]
     output.put("methods.json", _format_json(lines))
     for line in lines:
         line["first rank"], line["last rank"] = line.pop("rank") or ("", "")
     output.put("methods.csv", _format_csv(_LINE, (line.values() for line in lines)))
-    _write_published(output, site, entries)
-    output.put("data/compare.js", render_data_file("compare", _index_rows(entries)))
+    _write_published(output, site, entries, names)
+    output.put("data/compare.js", render_data_file("compare", _index_rows(entries, names)))
     output.put("compare.html", render_page("compare.html", site.below(0, "compare")))
     items = [(entry.campaign, path) for entry in entries for path in _list_item_files(output, entry.campaign)]
     output.put("items.html", render_page("items.html", site.below(0, "items"), browsed=items))
@@ -77,6 +81,7 @@ class MethodPage:
     """A method of the site."""
 
     name: str
+    shown: str  # as papers print it
     file: str  # below methods/
     card: MethodCard | None  # None for a plug-in's
     paper: Pieces
@@ -112,6 +117,7 @@ def build_method_pages(entries: Sequence[CampaignEntry], curves: Curves) -> Iter
         sweeps = [(entry.campaign, table) for entry in entries for of, table in entry.sweeps if of == name]
         yield MethodPage(
             name,
+            printed_name(name),
             method_file(name),
             card,
             split_links(card.paper) if card else (),
@@ -123,7 +129,9 @@ def build_method_pages(entries: Sequence[CampaignEntry], curves: Curves) -> Iter
         )
 
 
-def _write_published(output: SiteOutput, site: Site, entries: Sequence[CampaignEntry]) -> None:
+def _write_published(
+    output: SiteOutput, site: Site, entries: Sequence[CampaignEntry], names: Mapping[str, str]
+) -> None:
     tables = {suite: compare_published(entries, suite) for suite in SUITES}
     misprints: list[tuple[str, ...]] = []  # source, backbone, method, task, printed figure, explanation
     for f in load_figures():
@@ -135,6 +143,7 @@ def _write_published(output: SiteOutput, site: Site, entries: Sequence[CampaignE
         "order": [(entry.campaign, row) for entry in entries for row in entry.order],
     }
     context = facts | {"tables": tables, "titles": SUITES, "papers": list(PAPERS.values())}
+    context["names"] = names
     output.put("published.html", render_page("published.html", site.below(0, "published"), **context))
     rows: list[tuple[str, ...]] = []
     for suite, table in tables.items():
@@ -154,24 +163,71 @@ def _list_item_files(output: SiteOutput, name: str) -> list[str]:
     return sorted(name for name in names if "/" not in name)
 
 
-def _index_rows(entries: Sequence[CampaignEntry]) -> dict[str, Any]:
-    """Return the rows of each campaign, profile and suite, for the page that compares two."""
+def sort_entries(entries: Sequence[CampaignEntry]) -> list[CampaignEntry]:
+    """Return the campaigns of real text first, then those of most seeds times rows; unreadable ones last."""
+
+    def order(entry: CampaignEntry) -> tuple[bool, bool, int, str]:
+        if not entry.boards:
+            return True, True, 0, entry.campaign
+        synthetic, firmness, _ = entry.boards[0].sort_key
+        return False, synthetic, firmness, entry.campaign
+
+    return sorted(entries, key=order)
+
+
+def choose_names(entries: Sequence[CampaignEntry]) -> dict[str, str]:
+    """Return the printed name of every row by its id, with the id where a name isn't one row's alone."""
+    lines = [line for entry in entries for line in entry.lines]
+    by_id = group_by(lines, lambda line: line.method)
+    names = {}
+    for method, same in by_id.items():
+        shown = {line.shown for line in same}
+        names[method] = shown.pop() if len(shown) == 1 else printable(method)
+    counts = Counter(names.values())
+    for method, name in names.items():
+        if counts[name] > 1 and name != method:
+            names[method] = f"{name} ({printable(method)})"
+    return names
+
+
+def _index_rows(entries: Sequence[CampaignEntry], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the rows of each campaign, profile and suite, for the page that compares two.
+
+    "words" are the templates of verdicts, "names" those of "rows". A place has its leaderboard's title
+    too, and whether its data are synthetic.
+    """
     rows: dict[str, int] = {}
-    places: dict[tuple[str, str, str], list[int]] = {}
+    places = []
     for entry in entries:
-        for line in entry.lines:
-            if line.mean is not None:
-                number = rows.setdefault(line.method, len(rows))
-                places.setdefault((entry.campaign, line.profile, line.suite), []).append(number)
-    return {"rows": list(rows), "places": [[*place, numbers] for place, numbers in places.items()]}
+        for board in entry.boards:
+            numbers = []
+            for line in entry.lines:
+                if (line.profile, line.suite) == (board.profile, board.suite) and line.mean is not None:
+                    numbers.append(rows.setdefault(line.method, len(rows)))
+            if numbers:
+                place = [entry.campaign, board.profile, board.suite]
+                places.append([*place, numbers, board.title, board.synthetic])
+    shown = [names[method] for method in rows]
+    return {"rows": list(rows), "names": shown, "places": places, "words": WORDS}
 
 
 def _build_search_index(
-    entries: Sequence[CampaignEntry], methods: Sequence[tuple[str, str, str, int, int]]
+    entries: Sequence[CampaignEntry], methods: Sequence[tuple[str, str, str, str, int, int]]
 ) -> list[list[str]]:
-    index = [["method", name, f"methods/{file}", summary] for name, file, summary, *_ in methods]
+    index = [
+        ["method", shown, f"methods/{file}", f"{name} {text}"] for name, shown, file, text, *_ in methods
+    ]
     for entry in entries:
-        words = (*entry.profiles, *entry.backbones, *entry.suites, *entry.texts, *entry.by, *entry.methods)
+        titles = [board.title for board in entry.boards]
+        words = (
+            *titles,
+            *entry.profiles,
+            *entry.backbones,
+            *entry.suites,
+            *entry.texts,
+            *entry.by,
+            *entry.methods,
+        )
         index.append(["campaign", entry.campaign, f"campaigns/{entry.campaign}/index.html", " ".join(words)])
     return index
 
@@ -184,9 +240,13 @@ _COLUMNS = [column.name for column in fields(LeaderboardLine) if column.name != 
 _LINE = ("campaign", *_COLUMNS, "first rank", "last rank")
 
 
+_LEFT_OUT = ("lines", "boards", "sweeps", "order")
+"""Facts of campaign.json that the list of campaigns lacks."""
+
+
 def _campaign_facts(entry: CampaignEntry) -> dict[str, Any]:
     facts = asdict(entry) | {"methods": entry.methods}
-    return {name: value for name, value in facts.items() if name not in ("lines", "sweeps", "order")}
+    return {name: value for name, value in facts.items() if name not in _LEFT_OUT}
 
 
 def _campaign_row(e: CampaignEntry) -> tuple[object, ...]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from bench.records.store import ResultStore
+from bench.site.pair_verdict import PairVerdict
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.chromium import Page, PageLeftError, chromium
 from tests.support.messages import numbers_in
@@ -124,13 +128,13 @@ def test_search_by_keyboard(browser: Page, site: Path) -> None:
     assert "nothing" in browser.run("document.getElementById('found').textContent")
     browser.run("document.getElementById('search').select()")
     browser.call("Input.insertText", text="mhe")
-    wait(browser, f"{names}[0] === 'mhe'")
+    wait(browser, f"{names}[0] === 'MHE'")
     browser.press("ArrowDown", 40)
-    assert browser.run("document.activeElement.textContent") == "mhe"
+    assert browser.run("document.activeElement.textContent") == "MHE"
     browser.run("document.getElementById('search').focus()")
     browser.press("Enter", 13)
     wait(browser, "location.pathname.endsWith('/methods/mhe.html') && document.readyState === 'complete'")
-    assert browser.run("document.querySelector('h1').textContent") == "mhe"
+    assert browser.run("document.querySelector('h1').textContent") == "MHE"
 
 
 def test_a_theme_is_kept_from_page_to_page(browser: Page, site: Path) -> None:
@@ -149,24 +153,107 @@ def test_a_theme_is_kept_from_page_to_page(browser: Page, site: Path) -> None:
     browser.run("localStorage.clear()")
 
 
+SAID = "[...document.querySelectorAll('#compared .said')].map(p => p.textContent)"
+CHOSEN = "[...document.querySelectorAll('#compare select')].map(s => s.selectedOptions[0].{})"
+
+
+def expected_verdicts(site: Path, a: str, b: str) -> list[str]:
+    """The sentences on A - B in all campaigns, by the Python that defines them."""
+    texts = []
+    for campaign, profile, suite, *_ in taken(site / "data/compare.js")["places"]:
+        for block in taken(site / f"campaigns/{campaign}/pairs.js"):
+            rows = block["rows"]
+            if (block["profile"], block["suite"]) != (profile, suite) or not {a, b} <= set(rows):
+                continue
+            i, j = rows.index(a), rows.index(b)
+            (line,) = (line for line in block["pairs"] if set(line[:2]) == {i, j})
+            _, _, answer, difference, low, high, n, m, test, p, corrected = line
+            ends = None if low is None else (low, high)
+            test = block["texts"][test]
+            verdict = PairVerdict(difference, ends, (n, m), test, p, corrected, block["tested"])
+            assert verdict.answer == block["texts"][answer]
+            first, second = block["names"][i], block["names"][j]
+            aside = {block["names"][k]: block["aside"][str(k)] for k in (i, j) if str(k) in block["aside"]}
+            told = verdict if line[0] == i else verdict.reverse()
+            texts.append(told.describe(first, second, aside))
+    return texts
+
+
 @pytest.mark.parametrize("other", HOSTILE)
-def test_two_methods_by_address(browser: Page, site: Path, other: str) -> None:
-    go(browser, site / "compare.html", as_typed(other, "simcse"))
-    wait(browser, "document.querySelector('#compared .verdict') !== null")
-    chosen = "document.getElementById('compare-{}').selectedOptions[0].textContent"
-    assert browser.run(chosen.format("a")) == other
-    assert browser.run(chosen.format("b")) == "simcse"
-    blocks = taken(site / "campaigns/hostile/pairs.js")
-    said = []
-    for block in blocks:
-        place = {block["rows"].index(name) for name in (other, "simcse")}
-        (pair,) = (pair for pair in block["pairs"] if set(pair[:2]) == place)
-        said.append(block["texts"][pair[2]])
-    shown = browser.run("[...document.querySelectorAll('#compared .verdict')].map(p => p.textContent)")
-    assert sorted(shown) == sorted(said)
-    assert browser.run("document.title") != "owned"
-    active = browser.run("document.querySelectorAll('#compared img, #compared script').length")
-    assert active == 0
+def test_two_methods_by_address_in_both_orders(browser: Page, site: Path, other: str) -> None:
+    for names in ((other, "simcse"), ("simcse", other)):
+        go(browser, site / "compare.html", as_typed(*names))
+        wait(browser, f"{SAID}.length > 0")
+        assert browser.run(CHOSEN.format("title")) == list(names)
+        assert browser.run(CHOSEN.format("textContent")) == [n.replace("simcse", "SimCSE") for n in names]
+        said = browser.run(SAID)
+        assert said == expected_verdicts(site, *names)
+        first = names[0].replace("simcse", "SimCSE")
+        assert all(text.startswith(f"{first} is ") for text in said)
+        assert browser.run("document.title") != "owned"
+        assert browser.run("document.querySelectorAll('#compared img, #compared script').length") == 0
+        address = browser.run("location.hash")
+        assert address == f"#{as_typed(*names)}"
+
+
+def test_every_answer_reads_as_python_defines_it(browser: Page, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    store = ResultStore(tmp_path / "results", "answers")
+    for i in range(5):
+        for seed in range(1, 6):
+            score = 0.5 + 0.008 * i + 0.006 * float(rng.normal())
+            add(store, make_record(f"m{i}", seed, {"STS12": score}))
+    for seed in (1, 2, 3):
+        for method, score in (("m1[steps=3]", 0.7), ("m1[steps=4]", 0.5)):
+            scores = {"STS12": score + 0.001 * seed * seed}
+            add(store, make_record(method, seed, scores, options={"steps": method[-2]}))
+    add(store, make_record("once", 1, {"STS12": 0.5}), make_record("fixed", None, {"STS12": 0.3}))
+    _, _, err = make_site(tmp_path / "results", tmp_path / "site")
+    assert "can't be shown" not in err, err
+    (block,) = taken(tmp_path / "site/campaigns/answers/pairs.js")
+    answers = {block["texts"][line[2]] for line in block["pairs"]}
+    assert answers == {"both", "alone", "neither", "aside ahead", "aside open", "untested"}
+    for a, b in permutations(block["rows"], 2):
+        browser.run("document.getElementById('compared')?.replaceChildren()")
+        if a == block["rows"][0] and b == block["rows"][1]:
+            go(browser, tmp_path / "site/compare.html", as_typed(a, b))
+        else:
+            browser.run(f"location.hash = {json.dumps(as_typed(a, b))}")
+        wait(browser, f"{SAID}.length === 1 && {CHOSEN.format('title')}.join() === {json.dumps(f'{a},{b}')}")
+        assert browser.run(SAID) == expected_verdicts(tmp_path / "site", a, b)
+
+
+def test_swapping_turns_the_pair_and_the_command_can_be_copied(browser: Page, site: Path) -> None:
+    go(browser, site / "compare.html", as_typed("simcse", HOSTILE[2]))
+    wait(browser, f"{SAID}.length > 0")
+    browser.run("document.getElementById('compare-swap').focus()")
+    browser.press("Enter", 13)
+    wait(browser, f"{CHOSEN.format('title')}[1] === 'simcse' && {SAID}.length > 0")
+    assert browser.run(SAID) == expected_verdicts(site, HOSTILE[2], "simcse")
+    assert browser.run("decodeURIComponent(location.hash)") == f"#{HOSTILE[2]},simcse"
+    command = browser.run("document.querySelector('#compared .command code').textContent")
+    assert shlex.split(command)[:6] == ["bench", "compare", HOSTILE[2], "simcse", "--campaign", "hostile"]
+    browser.run("document.querySelector('#compared .command button').click()")
+    assert browser.run("getSelection().toString()") == command
+    assert browser.run(STATUS) == "copied"
+
+
+def test_printed_names_work_in_an_address_too(browser: Page, site: Path) -> None:
+    go(browser, site / "compare.html", as_typed("SimCSE", "MHE"))
+    wait(browser, f"{SAID}.length === 2")
+    assert browser.run(CHOSEN.format("title")) == ["simcse", "mhe"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
+def test_the_first_verdict_is_on_the_first_screen(browser: Page, site: Path, width: int, height: int) -> None:
+    browser.show_as(width, height)
+    go(browser, site / "index.html")
+    bottom = "document.querySelector('.campaign .top-verdict').getBoundingClientRect().bottom"
+    assert 0 < browser.run(bottom) < height
+    card = "document.querySelector('.campaign a')"
+    browser.run(f"{card}.focus()")
+    browser.press("Enter", 13)
+    wait(browser, "location.pathname.includes('/campaigns/') && document.readyState === 'complete'")
 
 
 def test_names_in_an_address_that_nobody_has(browser: Page, site: Path) -> None:
@@ -222,8 +309,7 @@ def test_a_link_of_the_pairs_compares_them(browser: Page, site: Path) -> None:
         browser,
         "location.pathname.endsWith('/compare.html') && !!document.querySelector('#compared .verdict')",
     )
-    chosen = "[...document.querySelectorAll('#compare select')].map(s => s.selectedOptions[0].textContent)"
-    assert browser.run(chosen) == names
+    assert browser.run(CHOSEN.format("title")) == names
 
 
 def test_pairs_of_sentences_by_address(browser: Page, site: Path) -> None:

@@ -24,10 +24,8 @@ from bench.reports.campaign import make_campaign
 from bench.reports.merge_campaigns import scan_campaign
 from bench.reports.report import render_report
 from bench.reports.tables.leaderboard import make_leaderboard
-from bench.reports.tables.pairwise_tests import run_pairwise_tests
-from bench.site.campaign_files import compare_method_pairs, rank_by_seed_count
+from bench.site.campaign_files import rank_by_seed_count
 from tests.support.campaigns import HOSTILE, make_record
-from tests.support.messages import missing_facts
 from tests.support.site import (
     RESULTS,
     add,
@@ -66,7 +64,7 @@ def test_every_link_leads_somewhere(made: tuple[Path, Path]) -> None:
     assert len(links) > 400
     assert not [link for link in links if link.startswith(("/", "file:", "data:", "javascript:", "//"))]
     index = taken(site / "data/compare.js")
-    for campaign, profile, suite, rows in index["places"]:
+    for campaign, profile, suite, rows, *_ in index["places"]:
         blocks = taken(site / "campaigns" / campaign / "pairs.js")
         (block,) = (b for b in blocks if (b["profile"], b["suite"]) == (profile, suite))
         assert sorted(block["rows"]) == sorted(index["rows"][number] for number in rows)
@@ -143,37 +141,6 @@ def test_a_seed_less_is_the_leaderboard_of_those_seeds(tmp_path: Path) -> None:
         assert [row[1] for row in step] == sorted((row[1] for row in step), reverse=True)
     assert used.steps[0] != used.steps[3]
     assert {row[0]: row[3] for row in used.steps[3]} == {"a": 4, "b": 4, "c": 3, "once": 1, "fixed": 0}
-
-
-def test_of_two_methods_it_says_what_compare_says(made: tuple[Path, Path]) -> None:
-    results, site = made
-    (block,) = taken(site / "campaigns/real/pairs.js")
-    assert block["rows"] == ["simcse", "tncse", "untrained"]
-    for i, j, first, *_, last in block["pairs"]:
-        a, b = block["rows"][i], block["rows"][j]
-        where = ("--results", str(results), "--campaign", "real")
-        code, out, err = call("compare", a, b, *where, "--seeds-only")
-        assert (code, err) == (0, "")
-        (said,) = (line for line in out.splitlines() if line.startswith("For further seeds"))
-        assert block["texts"][first] == said
-        assert missing_facts(block["texts"][last], "Among all pairs", f"{a} - {b}") == []
-    assert len(block["pairs"]) == 3
-
-
-def test_pairs_agree_with_the_leaderboard(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    records = [r for i in range(6) for r in seeds(f"m{i}", *(0.5 + 0.008 * i + 0.006 * rng.normal(size=5)))]
-    source = make_campaign(ResultStore(tmp_path, "camp"), records)
-    ranking = run_pairwise_tests(source, source.records).of()
-    (block,) = compare_method_pairs(source)
-    open_ = 0
-    for i, j, *_, last in block["pairs"]:
-        one = ranking.pair(block["rows"][i], block["rows"][j])
-        said = block["texts"][last]
-        assert ("two differ:" in said) == one.differs
-        assert ("not shown" in said) == (not one.differs)
-        open_ += not one.differs and one.p is not None and one.p < 0.05
-    assert open_ > 0
 
 
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:

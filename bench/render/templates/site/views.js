@@ -63,23 +63,86 @@
   const hash = () => { try { return decodeURIComponent(location.hash.slice(1)); } catch { return location.hash.slice(1); } };
   const problem = (error) => [make("p", { className: "warning", textContent: error.message })];
 
+  // The tests of A and B in a campaign's file, whose lines hold each pair once
+  const points = (x) => `${x < 0 ? "-" : "+"}${size(x)}`;
+  const size = (x) => (x !== 0 && Math.abs(x) < 0.01 ? Math.abs(x).toPrecision(1) : Math.abs(x).toFixed(2));
+  const pText = (p) => (p > 0 && p < 0.0001 ? "p\u00a0<\u00a00.0001" : `p\u00a0=\u00a0${p.toFixed(4)}`);
+  const fill = (template, facts) => template.replace(/\{(\w+)\}/g, (_, name) => facts[name]);
+  const quoted = (word) => (/^[\w.,=:@%+\/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  const findPair = (data, [, profile, suite], names) => {
+    const own = data.find((one) => one.profile === profile && one.suite === suite);
+    const [i, j] = own ? names.map((name) => own.rows.indexOf(name)) : [-1, -1];
+    const line = own?.pairs.find(([k, l]) => (k === i && l === j) || (k === j && l === i));
+    if (!line) return null;
+    let [, , answer, difference, low, high, n, m, test, p, corrected] = line;
+    if (line[0] === j) [difference, low, high, n, m] = [-difference, high === null ? null : -high, low === null ? null : -low, m, n];
+    const [testName, above] = [own.texts[test], difference >= 0];
+    const describe = (words) => {
+      const key = own.texts[answer];
+      const aside = [i, j].filter((row) => row in own.aside).map((row) => `${own.names[row]} (${own.aside[row]})`);
+      const way = words[above ? "ahead" : "behind"];
+      const counted = testName.startsWith("paired") ? "paired" : !n && !m ? "none" : !n || !m ? "fixed" : n === m ? "each" : "apart";
+      const shown = ["both", "only ahead"].includes(key);
+      return {
+        label: shown ? way : key === "aside ahead" ? fill(words["uncorrected label"], { way }) : words[key === "untested" ? "untested label" : "open label"],
+        style: shown ? (above ? "ahead" : "behind") : "open",
+        text: fill(words.lead, {
+          a: own.names[i], b: own.names[j], gap: Math.abs(difference) < 0.01 ? "0.00" : size(difference), side: words[above ? "above" : "below"],
+          interval: low === null ? "" : fill(words.interval, { ends: `[${points(low)}, ${points(high)}]` }),
+          seeds: fill(words[counted], { n: counted === "fixed" ? n || m : n, m }),
+          answer: fill(words[key], { way, pairs: own.tested.toLocaleString("en"), aside: aside.join(words.and), reason: testName }),
+        }),
+      };
+    };
+    return {
+      low, high, difference, p, describe,
+      basis: testName.endsWith(" + items") ? `${testName.slice(0, -8)} over seeds and items` : `${testName} over seeds on these items`,
+      pValues: [p === null ? "" : `${pText(p)} alone`, corrected === null ? "" : `${pText(corrected)} corrected`].filter(Boolean).join(", "),
+    };
+  };
+  const drawn = (tag, facts) => {
+    const element = document.createElementNS(SVG, tag);
+    for (const [name, value] of Object.entries(facts)) element.setAttribute(name, value);
+    return element;
+  };
+  const strip = ({ low, high, difference }, most) => {  // an interval about 0, whose ends are in the text
+    const svg = drawn("svg", { viewBox: "0 0 400 38", class: "strip", "aria-hidden": "true" });
+    const x = (value) => (200 + (190 * value) / most).toFixed(1);
+    svg.append(drawn("line", { class: "zero", x1: x(0), x2: x(0), y1: 0, y2: 24 }), drawn("line", { class: "interval", x1: x(low), x2: x(high), y1: 12, y2: 12 }),
+      drawn("circle", { cx: x(difference), cy: 12, r: 5 }));
+    for (const [text, at, anchor] of [["B ahead", 0, "start"], ["0", 200, "middle"], ["A ahead", 400, "end"]]) {
+      const label = drawn("text", { x: at, y: 36, "text-anchor": anchor, class: "tick" });
+      label.textContent = text;
+      svg.append(label);
+    }
+    return svg;
+  };
+
   // Two methods in every campaign that has both
   const comparison = document.getElementById("compare");
   if (comparison) {
     const [a, b] = [document.getElementById("compare-a"), document.getElementById("compare-b")];
     const results = document.getElementById("compared");
-    const block = (data, place, names) => {
-      const [campaign, profile, suite] = place;
-      const own = data.find((one) => one.profile === profile && one.suite === suite);
-      const at = own ? names.map((name) => own.rows.indexOf(name)) : [-1, -1];
-      const pair = own?.pairs.find(([i, j]) => (i === at[0] && j === at[1]) || (i === at[1] && j === at[0]));
-      const head = make("h2", {}, make("a", { href: `campaigns/${campaign}/index.html#significance`, textContent: campaign }), ` ${suite}, profile ${profile}`);
+    const block = (index, data, place, names, most) => {
+      const [campaign, profile, suite, , title, synthetic] = place;
+      const pair = findPair(data, place, names);
+      const head = make("h2", {}, make("a", { href: `campaigns/${campaign}/index.html#significance`, textContent: title }), make("small", { textContent: ` ${campaign}${synthetic ? ", synthetic data" : ""}` }));
       if (!pair) return [head, make("p", { textContent: "These two were not compared." })];
-      const texts = pair.slice(2).map((number) => own.texts[number]);
-      return [head, make("p", { className: "verdict", textContent: texts[0] }),
-        make("p", {}, make("strong", { textContent: texts[texts.length - 1] })),
-        make("details", {}, make("summary", { textContent: "All that is said" }),
-          make("ul", { className: "notes" }, ...texts.slice(1, -1).map((text) => make("li", { textContent: text }))))];
+      const verdict = pair.describe(index.words);
+      const several = index.places.filter((other) => other[0] === campaign).length > 1;
+      const command = ["bench", "compare", ...names, "--campaign", campaign, ...(several ? ["--profile", profile, "--suite", suite] : [])];
+      const code = make("code", { textContent: command.map(quoted).join(" ") });
+      const copy = make("button", { type: "button", textContent: "Copy" });
+      copy.addEventListener("click", () => {
+        getSelection().selectAllChildren(code);
+        document.execCommand("copy");
+        said("copied");
+      });
+      return [head,
+        make("p", { className: "verdict" }, make("span", { className: `answer ${verdict.style}`, textContent: verdict.label }), " ", make("span", { className: "said", textContent: verdict.text })),
+        ...(pair.low === null ? [] : [strip(pair, most)]),
+        ...(pair.p === null ? [] : [make("p", { className: "key", textContent: `${pair.basis}; the interval is the pair's own, at 95%; ${pair.pValues}.` })]),
+        make("p", { className: "command" }, "Items, tasks and effect sizes: ", code, " ", copy)];
     };
     const show = (index, asked) => {
       const names = [index.rows[a.value], index.rows[b.value]];
@@ -91,19 +154,29 @@
       if (!places.length) { results.replaceChildren(make("p", { textContent: "No campaign here has both." })); return; }
       results.replaceChildren(make("p", { textContent: "Loading." }));
       const token = results.dataset.token = names.join("\n");
-      Promise.all(places.map((place) => bench.load(`pairs ${place[0]}`, `campaigns/${place[0]}/pairs.js`).then((data) => block(data, place, names))))
-        .then((blocks) => { if (results.dataset.token === token) results.replaceChildren(...blocks.flat()); })
+      Promise.all(places.map((place) => bench.load(`pairs ${place[0]}`, `campaigns/${place[0]}/pairs.js`).then((data) => [data, place])))
+        .then((loaded) => {
+          if (results.dataset.token !== token) return;
+          const pairs = loaded.map(([data, place]) => findPair(data, place, names)).filter((pair) => pair && pair.low !== null);
+          const most = Math.max(0.01, ...pairs.flatMap(({ low, high }) => [Math.abs(low), Math.abs(high)]));
+          results.replaceChildren(...loaded.flatMap(([data, place]) => block(index, data, place, names, most)));
+        })
         .catch((error) => results.replaceChildren(...problem(error)));
     };
     bench.load("compare", "data/compare.js").then((index) => {
-      const sorted = index.rows.map((name, number) => [name, number]).sort((x, y) => x[0].localeCompare(y[0], "en", { numeric: true }));
+      const sorted = index.names.map((name, number) => [name, number]).sort((x, y) => x[0].localeCompare(y[0], "en", { numeric: true }));
       for (const select of [a, b]) {
-        select.replaceChildren(...sorted.map(([name, number]) => make("option", { value: String(number), textContent: name })));
+        select.replaceChildren(...sorted.map(([name, number]) => make("option", { value: String(number), textContent: name, title: index.rows[number] })));
         select.addEventListener("change", () => show(index, false));
       }
+      document.getElementById("compare-swap").addEventListener("click", () => {
+        [a.value, b.value] = [b.value, a.value];
+        show(index, false);
+      });
+      const find = (name) => { const at = index.rows.indexOf(name); return at < 0 ? index.names.indexOf(name) : at; };
       const follow = () => {
         const names = apart(hash());
-        const at = names.map((name) => index.rows.indexOf(name));
+        const at = names.map(find);
         if (names.length === 2 && at.every((number) => number >= 0)) [a.value, b.value] = at.map(String);
         else if (hash()) { results.replaceChildren(make("p", { className: "warning", textContent: `No campaign here has ${names.filter((_, i) => at[i] < 0).join(" nor ") || "two such methods"}.` })); return; }
         else if (sorted.length > 1) [a.value, b.value] = [String(sorted[0][1]), String(sorted[1][1])];
