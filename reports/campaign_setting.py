@@ -30,6 +30,14 @@ SUITE_TITLES = {
     "cased-transfer": "Synthetic cased transfer",
 }
 """Titles of suites; others are called by their name."""
+PROFILE_TITLES = {
+    "minilm-lm": "MiniLM language model",
+    "minilm": "MiniLM sentence encoder",
+    "mini": "small BERT",
+    "mini-equal": "small BERT, equal budgets",
+    "cased": "tiny cased BERT",
+}
+"""Titles of profiles beyond the backbone that a paper's table prints."""
 
 
 def describe_title(records: Sequence[RunRecord]) -> str:
@@ -44,7 +52,7 @@ def describe_title(records: Sequence[RunRecord]) -> str:
     name, _, checkpoint = profile.partition("@")
     setting = profile
     if name in profile_names():
-        title = load_profile(name).title
+        title = PROFILE_TITLES.get(name) or load_profile(name).title
         # a profile with another backbone than its own names the start of that backbone's hash
         setting = f"{title}, checkpoint {checkpoint}" if checkpoint else title
     return f"{describe_suite(suite)} leaderboard: {setting}"

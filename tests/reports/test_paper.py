@@ -427,7 +427,7 @@ def test_each_block_has_its_own_seeds(tmp_path: Path) -> None:
         return " ".join(remark for remark in table.remarks if "Rows have" in remark)
 
     lines = seed_line(("minilm", 3), ("minilm-lm", 5))
-    assert lines == f"MiniLM: Rows have seeds 1{DASH}3. MiniLM language model: Rows have seeds 1{DASH}5."
+    assert lines == f"MiniLM: Rows have seeds 1{DASH}3. MiniLM-LM: Rows have seeds 1{DASH}5."
     assert seed_line(("minilm", 3), ("minilm-lm", 3)) == f"Rows have seeds 1{DASH}3."
     assert "MiniLM (minilm): Rows" in seed_line(("minilm", 3), ("minilm-mlm", 2))
     (table,) = paper_tables(campaign(tmp_path, *block("minilm", 3), *block("minilm-mlm", 2)))
