@@ -2,7 +2,7 @@
 
 Tables are those of docs/page_tables.py. A quote stands below ``<!-- shows: COMMAND -->``. Of what the command
 prints now it gets the lines from the one that is most like its first line to the one that is most like its
-last. tests/docs compare every quote and table.
+last. Without a page it draws the README's picture too. tests/docs compare every quote, table and the picture.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ from click.testing import CliRunner
 from page_tables import filled
 
 from bench.cli.main import cli
+from bench.records.store import ResultStore
+from bench.render.figure_files import draw_picture
+from bench.reports.campaign import make_campaign
+from bench.reports.figures.forest import forest_figures
 
 DOCS = Path(__file__).parent
+PICTURE = "forest.svg"
 QUOTE = re.compile(r"(<!-- shows: (.+?) -->\n```text\n)(.*?)(```)", re.S)
 
 
@@ -64,6 +69,14 @@ def _shape(line: str) -> str:
     return re.sub(r"[0-9.+]+", "0", line)
 
 
+def draw_forest(results: Path) -> str:
+    """Return the README's picture as SVG: the forest plot of the firmest campaign's STS tasks."""
+    store = ResultStore(results, "minilm-lm-h100")
+    records, _ = store.scan()
+    (figure,) = forest_figures(make_campaign(store, [one for one in records if one.suite == "sts7"]))
+    return draw_picture(figure)
+
+
 def main() -> None:
     """Rewrite the pages; what commands draw is stored in a copy, as readers' records have no draws."""
     named = [Path(name) for name in sys.argv[1:]]
@@ -77,6 +90,8 @@ def main() -> None:
             if (new := refreshed(page)) != page:
                 path.write_text(new, encoding="utf-8")
                 print(f"{path.name}: changed")
+        if not named:
+            (DOCS / PICTURE).write_text(draw_forest(Path("results")), encoding="utf-8")
         os.chdir(DOCS)
 
 

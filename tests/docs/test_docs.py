@@ -225,8 +225,9 @@ def test_quoted_output_is_what_the_command_prints(
 REPORTS: list[Any] = [(name, "markdown", "md") for name in ("mini", "minilm", "views")]
 REPORTS += [
     pytest.param("minilm-lm", form, suffix, marks=pytest.mark.long)
-    for form, suffix in (("markdown", "md"), ("html", "html"), ("latex --standalone", "tex"))
+    for form, suffix in (("markdown", "md"), ("latex --standalone", "tex"))
 ]
+REPORTS.append(pytest.param("minilm-lm-h100", "html", "html", marks=pytest.mark.long))
 
 
 @pytest.mark.slow
@@ -237,6 +238,12 @@ def test_committed_reports_are_what_the_command_prints(
     monkeypatch.chdir(docs.ROOT)
     kept = (docs.ROOT / "results" / campaign / f"report.{suffix}").read_text(encoding="utf-8")
     assert output_of(f"bench report --campaign {campaign} --format {form}") == kept
+
+
+@pytest.mark.slow
+def test_the_readmes_picture_is_what_the_program_draws() -> None:
+    drawn = refresh.draw_forest(docs.ROOT / "results")
+    assert drawn == (docs.ROOT / "docs" / refresh.PICTURE).read_text(encoding="utf-8")
 
 
 def test_the_committed_report_of_items_is_what_its_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
