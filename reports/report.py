@@ -113,11 +113,17 @@ def _long_csv(campaign: Campaign, look: TableOptions) -> str:
 
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
-    from bench.reports.figures.campaign_files import file_figures
     from bench.reports.figures.forest import forest_figures
+
+    return [*forest_figures(campaign), *page_figures(campaign)]
+
+
+def page_figures(campaign: Campaign) -> list[Figure]:
+    """Return the figures of a page, whose forest plot is a table."""
+    from bench.reports.figures.campaign_files import file_figures
     from bench.reports.figures.suite_plots import order_figures, suite_figures, sweep_figures
 
-    makers = (forest_figures, suite_figures, order_figures, sweep_figures, file_figures)
+    makers = (suite_figures, order_figures, sweep_figures, file_figures)
     return [figure for make in makers for figure in make(campaign)]
 
 
@@ -137,7 +143,7 @@ def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
     from bench.reports.tables.leaderboard_page import page_boards
 
     parts, missing = [], []
-    figures = group_by(all_figures(campaign), lambda figure: figure.section)
+    figures = group_by(page_figures(campaign), lambda figure: figure.section)
     for section in SECTIONS:
         boards = page_boards(campaign) if section.name == "leaderboard" else []  # tables with filters
         grids = [] if boards else section.grids(campaign)

@@ -113,7 +113,7 @@ SECTIONS = (
     Section("seeds", "Seeds", "no finished record", _RUN, tab="table"),
     Section(
         "significance",
-        "Differences",
+        "All pairs",
         "no two methods of one suite finished (supervised ones are not tested)",
         _RUN,
         "differences.significance_grids",

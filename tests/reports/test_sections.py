@@ -22,7 +22,7 @@ from bench.render.latex import escape_latex
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.figures.suite_plots import suite_figures, sweep_figures
 from bench.reports.record_groups import LONG_COLUMNS
-from bench.reports.report import all_figures, render_report
+from bench.reports.report import all_figures, page_figures, render_report
 from bench.reports.sections import SECTIONS, TABLES, TABS, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
 from tests.support.campaigns import make_record
@@ -74,7 +74,7 @@ def test_every_table_is_made(name: str, campaign: Campaign) -> None:
 
 
 def test_every_figure_is_in_its_section(campaign: Campaign, whole: str) -> None:
-    drawn = all_figures(campaign)
+    drawn = page_figures(campaign)
     assert len({figure.name for figure in drawn}) == len(drawn) > 20
     sections = "seeds efficiency probes attention cosines curves gains sweeps leaderboard significance"
     assert {figure.section for figure in drawn} == {*sections.split(), "along", "gradient", "order"}
@@ -207,7 +207,7 @@ def test_latex_is_booktabs_and_hostile_text_is_inert() -> None:
     text = render([record("x_1", 1, 0.5, 0.7), record("x_1", 2, 0.7, 0.7)], "latex")
     (row,) = (line.split(" & ") for line in text.splitlines() if line.startswith("x"))
     assert row == [r"x\_1", "2", "60.00", "70.00", "65.00", r"7.07 \\"]
-    assert r"\begin{tabular}{lrrrrr}" in text
+    assert r"\begin{tabular}{@{}lrrrrr@{}}" in text
     for line in (r"\toprule", r"\midrule", r"\bottomrule"):
         assert text.count(line) == 1
     escaped = escape_latex(HOSTILE)
