@@ -42,9 +42,7 @@ def find_mark_faults(record: RunRecord) -> Iterator[str]:
     yield from _find_stage_faults(record, parts, own)
 
 
-def _find_stage_faults(
-    record: RunRecord, parts: Sequence[_Part], own: Mapping[str, Method]
-) -> Iterator[str]:
+def _find_stage_faults(record: RunRecord, parts: Sequence[_Part], own: Mapping[str, Method]) -> Iterator[str]:
     """Yield stages that no card has, and stages whose use of paraphrases the cards contradict."""
     stages = record.training.get("stages", {})
     hidden: list[str] = []

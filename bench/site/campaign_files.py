@@ -231,7 +231,7 @@ def _compare_block(campaign: Campaign, records: Sequence[RunRecord]) -> dict[str
 
 def _describe_pair(a: Group, b: Group, draw: DrawItems | None) -> list[str]:
     try:
-        comparison = compare(a, b, draw=draw)
+        comparison = compare(a, b, draw=draw, brief=True)
         return [f"{describe_verdict(comparison)}.", *describe_comparison(comparison)]
     except BenchError as error:
         return [f"Not compared: {error.what}."]
