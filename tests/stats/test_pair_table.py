@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,84 +14,86 @@ from bench.stats.pair_table import PairTable, make_pair_table
 from bench.stats.seed_design import choose_design
 
 Array = NDArray[np.float64]
-SEEDS = 12
+METHODS, SEEDS = 24, 12
+FIXED = 0.71
+"""Score of a method without seeds."""
 
 
-def draw_scores(rng: np.random.Generator, methods: int) -> Array:
-    """Scores of methods with other seeds each: constant, equal, one seed and no seed among them."""
-    scores = 0.7 + rng.normal(size=(methods, 1)) / 50 + rng.normal(size=(methods, SEEDS)) / 100
-    scores[1:3] = scores[0] + [[0.0], [0.01]]  # copies, moved
+@dataclass
+class Rows:
+    """Rows 0, 1, ... with their scores by seed, their pairings, and the items' parts of variances."""
+
+    by_seed: Array
+    paired: NDArray[np.bool_]
+    parts: list[tuple[Array, float]]
+
+    def test(self, a: str, b: str, *, fewest: bool = False) -> PairTest:
+        """The test of one pair."""
+        i, j = int(a), int(b)
+        runs = ~np.isnan(self.by_seed[[i, j]])
+        if self.paired[i, j]:
+            runs[:] = runs.all(axis=0)
+        x, y = (self.by_seed[place][chosen] for place, chosen in zip((i, j), runs, strict=True))
+        return pair_test(
+            x if len(x) else [FIXED],
+            y if len(y) else [FIXED],
+            deterministic=(not len(x), not len(y)),
+            paired=bool(self.paired[i, j]),
+            parts=[(float(part[i, j]), df) for part, df in self.parts],
+            level=None,
+            fewest=fewest,
+        )
+
+    def table(self) -> PairTable:
+        """The tests of all pairs."""
+        means = {str(row): float(np.mean(self._runs(row))) for row in range(METHODS)}
+        means = dict(sorted(means.items(), key=lambda item: (-item[1], item[0])))
+        order = np.array([int(name) for name in means])
+        return make_pair_table(
+            means,
+            self.by_seed[order],
+            self.paired[np.ix_(order, order)],
+            lambda i, j: [(part[order[i], order[j]], df) for part, df in self.parts],
+            self.test,
+        )
+
+    def _runs(self, row: int) -> Array:
+        runs = self.by_seed[row]
+        return runs[~np.isnan(runs)] if (~np.isnan(runs)).any() else np.array([FIXED])
+
+
+def draw_rows(seed: int, groups: int) -> Rows:
+    """Rows with other seeds each; constant, equal and moved ones, one with one seed and one without."""
+    rng = np.random.default_rng(seed)
+    scores = 0.7 + rng.normal(size=(METHODS, 1)) / 50 + rng.normal(size=(METHODS, SEEDS)) / 100
+    scores[1:3] = scores[0] + [[0.0], [0.01]]
     scores[3] = scores[4] = 0.7
     scores[5] = 0.1 + 0.2
-    for row in scores:
-        kept = rng.integers(1, SEEDS + 1) if rng.random() < 0.7 else SEEDS
-        row[kept:] = np.nan
+    for row in scores[rng.random(METHODS) < 0.7]:
+        row[rng.integers(1, SEEDS + 1) :] = np.nan
+    scores[8:16, :] = np.where(rng.random((8, SEEDS)) < 0.2, np.nan, scores[8:16])
     scores[6, 1:], scores[7] = np.nan, np.nan
-    return scores
-
-
-def check_one_by_one(
-    table: PairTable, by_seed: Array, paired: NDArray[np.bool_], fixed: float, parts: Sequence[tuple[Array, float]]
-) -> None:
-    """Compare a table with ``pair_test`` of every pair."""
-    found = table.pair_tests()
-    order = [int(name) for name in table.methods]
-    assert len(found) == len(order) * (len(order) - 1) / 2
-    for (a, b), test in found.items():
-        sides = [row[~np.isnan(row)] for row in (by_seed[int(a)], by_seed[int(b)])]
-        deterministic = not len(sides[0]), not len(sides[1])
-        pairs = bool(paired[int(a), int(b)])
-        if pairs:
-            common = ~np.isnan(by_seed[int(a)]) & ~np.isnan(by_seed[int(b)])
-            sides = [by_seed[int(a)][common], by_seed[int(b)][common]]
-        x, y = (np.array([fixed]) if none else side for side, none in zip(sides, deterministic, strict=True))
-        i, j = order.index(int(a)), order.index(int(b))
-        of_items = [(float(part[i, j]), df) for part, df in parts]
-
-        def one(*, fewest: bool) -> PairTest:
-            return pair_test(
-                x, y, deterministic=deterministic, paired=pairs, parts=of_items, level=None, fewest=fewest
-            )
-
-        assert test == one(fewest=False)
-        other = one(fewest=True).p
-        assert test.p is None or table.fewest[i, j] == other
-        assert (table.differences[i, j], table.p[i, j]) == (-table.differences[j, i], table.p[j, i]) or test.p is None
-    assert {pair.test for pair in found.values()} >= {WELCH + " + items" * bool(parts)}
+    paired = np.zeros((METHODS, METHODS), dtype=np.bool_)
+    for i in range(METHODS):
+        for j in range(i):
+            a, b = (tuple(np.flatnonzero(~np.isnan(scores[row])).tolist()) for row in (i, j))
+            paired[i, j] = paired[j, i] = choose_design(a, b, pairs=rng.random() < 0.6).paired
+    variances = rng.exponential(size=(groups, METHODS, METHODS)) / 1e4
+    return Rows(scores, paired, [(each + each.T, 30.5 + number) for number, each in enumerate(variances)])
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("groups", [0, 1, 3])
 def test_a_table_is_that_of_its_pairs(seed: int, groups: int) -> None:
-    rng, methods = np.random.default_rng(seed), 24
-    by_seed, fixed = draw_scores(rng, methods), 0.71
-    means = np.array([np.nanmean(row) if (~np.isnan(row)).any() else fixed for row in by_seed])
-    order = sorted(range(methods), key=lambda place: (-means[place], str(place)))
-    may_pair = rng.random((methods, methods)) < 0.6
-    paired = np.zeros((methods, methods), dtype=np.bool_)
-    for i in range(methods):
-        for j in range(i):
-            a, b = (tuple(np.flatnonzero(~np.isnan(by_seed[place])).tolist()) for place in (i, j))
-            chosen = choose_design(a, b, pairs=bool(may_pair[i, j])).paired
-            paired[i, j] = paired[j, i] = chosen
-    variances = rng.exponential(size=(groups, methods, methods)) / 1e4 * (rng.random() < 0.9)
-    parts = [((each + each.T), 30.5 + number) for number, each in enumerate(variances)]
-
-    def single(a: str, b: str) -> PairTest:
-        sides = [by_seed[int(name)] for name in (a, b)]
-        sides = [side[~np.isnan(side)] for side in sides]
-        deterministic = not len(sides[0]), not len(sides[1])
-        x, y = (side if len(side) else np.array([fixed]) for side in sides)
-        i, j = (order.index(int(name)) for name in (a, b))
-        of_items = [(float(part[i, j]), df) for part, df in parts]
-        pairs = bool(paired[int(a), int(b)])
-        return pair_test(x, y, deterministic=deterministic, paired=pairs, parts=of_items, level=None)
-
-    table = make_pair_table(
-        {str(place): float(means[place]) for place in order},
-        by_seed[order],
-        paired[np.ix_(order, order)],
-        lambda i, j: [(part[i, j], df) for part, df in parts],
-        single,
-    )
-    check_one_by_one(table, by_seed, paired, fixed, parts)
+    rows = draw_rows(seed, groups)
+    table = rows.table()
+    found, places = table.pair_tests(), {name: place for place, name in enumerate(table.methods)}
+    assert len(found) == METHODS * (METHODS - 1) / 2
+    for (a, b), test in found.items():
+        i, j = places[a], places[b]
+        assert test == rows.test(a, b)
+        if test.p is not None:
+            assert table.fewest[i, j] == table.fewest[j, i] == rows.test(a, b, fewest=True).p
+            assert (table.p[j, i], table.differences[j, i]) == (test.p, -test.difference)
+    assert WELCH + " + items" * bool(groups) in {pair.test for pair in found.values()}
+    assert places.keys() - {table.methods[place] for place in table.tested} == {"6"}
