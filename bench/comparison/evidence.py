@@ -254,9 +254,19 @@ class ItemLevel:
 
 
 def compare_over_items(
-    a: Group, b: Group, tasks: Sequence[str], level: float, draw: DrawItems, *, paired: bool = False
+    a: Group,
+    b: Group,
+    tasks: Sequence[str],
+    level: float,
+    draw: DrawItems,
+    *,
+    paired: bool = False,
+    brief: bool = False,
 ) -> ItemLevel:
-    """Compare two groups of checkpoints on the items of tasks; ``paired`` is of their seeds."""
+    """Compare two groups of checkpoints on the items of tasks.
+
+    ``paired`` is of their seeds; ``brief`` compares one pair of checkpoints, which stands for all in texts.
+    """
     runs = (*a.runs, *b.runs)
     draws = list(draw(runs))
     drawn = np.stack([of_run.values for of_run in draws], axis=1).astype(np.float64)
@@ -278,10 +288,9 @@ def compare_over_items(
     differences, corrected = paired_bootstrap(sample, "a", "b", level), {}
     if len(tasks) > 1:
         levels = adjust_levels({task: differences[task].p for task in tasks}, "fdr_bh", level)
-        by_level = {each: paired_bootstrap(sample, "a", "b", each) for each in set(levels.values())}
-        corrected = {task: by_level[each][task] for task, each in levels.items()}
-    checkpoints = []
-    for i, j in _pair_runs(a, b):
+        corrected = paired_bootstrap(sample, "a", "b", levels)
+    checkpoints, pairs_of_runs = [], _pair_runs(a, b)
+    for i, j in pairs_of_runs[:1] if brief else pairs_of_runs:
         checkpoints.append(_compare_checkpoints(runs, draws, sample, (i, len(a.runs) + j), level))
     rescored = all(of_run.tasks is not None for of_run in draws)
     return ItemLevel(differences, corrected, tuple(checkpoints), components, coverage, rescored, units)

@@ -109,12 +109,10 @@ def find_coverage(
     """
     if min(n_a, n_b) < 1:
         raise ValueError(f"{n_a} against {n_b} seeds; expected at least 1")
-    table = _load_table() if rows is None else rows
-    fitting = [row for row in table if row.method == method]
-    fitting = _filter_rows(fitting, "design", design)
-    fitting = _filter_rows(fitting, "target", target)
-    if not fitting:
-        raise ValueError(f"no coverage was measured of '{method}' (design {design}, target {target})")
+    if rows is None:
+        fitting = _fitting_rows(method, design, target)
+    else:
+        fitting = _filter_methods(rows, method, design, target)
     if correlation is None:
         fitting = [row for row in fitting if row.correlation is None] or fitting
     else:
@@ -122,6 +120,22 @@ def find_coverage(
     fixed_score = min(n_a, n_b) == 1
     fitting = [row for row in fitting if (row.n_b == 1) == fixed_score] or fitting
     return min(fitting, key=lambda row: (_seed_distance(row, n_a, n_b), row.n_a + row.n_b))
+
+
+@cache
+def _fitting_rows(method: str, design: str | None, target: str | None) -> list[CoverageRow]:
+    return _filter_methods(_load_table(), method, design, target)
+
+
+def _filter_methods(
+    rows: Iterable[CoverageRow], method: str, design: str | None, target: str | None
+) -> list[CoverageRow]:
+    fitting = [row for row in rows if row.method == method]
+    fitting = _filter_rows(fitting, "design", design)
+    fitting = _filter_rows(fitting, "target", target)
+    if not fitting:
+        raise ValueError(f"no coverage was measured of '{method}' (design {design}, target {target})")
+    return fitting
 
 
 LARGE_CLUSTERS = (", STS13", ", STS16", ", SICKR")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
-from scipy.special import gammaln
+from scipy.special import gammaln, ndtri, stdtrit
 
 from bench.stats.argument_checks import (
     FloatArray,
@@ -178,7 +178,7 @@ def _half_width(groups: list[tuple[FloatArray, int]], level: float) -> float:
     total = sum(part for part, _ in parts)
     if total == 0:
         return 0.0
-    return float(stats.t.ppf((1 + level) / 2, satterthwaite(parts))) * math.sqrt(total)
+    return float(stdtrit(satterthwaite(parts), (1 + level) / 2)) * math.sqrt(total)
 
 
 def _clopper_pearson(share: float, n: int, level: float) -> tuple[float, float]:
@@ -189,7 +189,7 @@ def _clopper_pearson(share: float, n: int, level: float) -> tuple[float, float]:
 
 def _newcombe(share: float, n_a: int, n_b: int, level: float) -> tuple[float, float]:
     weight = (n_a + n_b) / 2 - 1
-    square = float(stats.t.ppf((1 + level) / 2, n_a + n_b - 2)) ** 2 / (n_a * n_b)
+    square = float(stdtrit(n_a + n_b - 2, (1 + level) / 2)) ** 2 / (n_a * n_b)
 
     def outside(w: float) -> float:
         variance = w * (1 - w) * (1 + weight * ((1 - w) / (2 - w) + w / (1 + w)))
@@ -246,7 +246,7 @@ def almost_stochastic_order(
     check_draws(draws)
     check_level(level)
     drawn = _violation_ratios(rng.choice(x, (draws, len(x))), rng.choice(y, (draws, len(y))))
-    bound = _violation_ratios(x[None], y[None])[0] + float(stats.norm.ppf(level)) * drawn.std()
+    bound = _violation_ratios(x[None], y[None])[0] + float(ndtri(level)) * drawn.std()
     return float(np.clip(bound, 0, 1))
 
 

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from numpy.typing import ArrayLike
 from scipy import stats
+from scipy.special import stdtrit
 
 from bench.stats.argument_checks import check_level, check_sides
 from bench.stats.seeds import satterthwaite, side_parts
@@ -233,7 +234,7 @@ def predict_run_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> t
     if total == 0:
         return difference, difference
     df = satterthwaite(side_parts(*parts) if len(parts) == 2 else parts)
-    half = float(stats.t.ppf((1 + level) / 2, df)) * math.sqrt(total)
+    half = float(stdtrit(df, (1 + level) / 2)) * math.sqrt(total)
     return difference - half, difference + half
 
 

@@ -170,11 +170,14 @@ class ItemDifference:
         return self.excess_kurtosis is not None and abs(self.excess_kurtosis) > 1 / 4 + 3 * error
 
 
-def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) -> dict[str, ItemDifference]:
+def paired_bootstrap(
+    sample: SuiteDraws, a: str, b: str, level: float | Mapping[str, float] = 0.95
+) -> dict[str, ItemDifference]:
     """Paired bootstrap of the difference in Spearman of each task, and of their mean as "avg".
 
     The correlations of a side's runs are averaged in each draw: the result holds for those checkpoints
-    together. Measured: ``bench.stats.coverage``, methods "paired bootstrap" and "item bootstrap".
+    together. Measured: ``bench.stats.coverage``, methods "paired bootstrap" and "item bootstrap". With levels
+    by task only these tasks are tested.
 
     >>> from bench.stats.argument_checks import make_generator
     >>> from bench.stats.item_statistics import draw_suite
@@ -188,13 +191,13 @@ def paired_bootstrap(sample: SuiteDraws, a: str, b: str, level: float = 0.95) ->
     (observed_a, draws_a), (observed_b, draws_b) = sample.select(a), sample.select(b)
     observed = observed_a.mean(0) - observed_b.mean(0)
     differences, result = draws_a.mean(1) - draws_b.mean(1), {}
-    for i, task in enumerate(sample.tasks):
-        effective = sample.effective_clusters(task)
-        result[task] = item_difference(differences[:, i], observed[i], sample.pairs[i], level, effective)
-    result[AVERAGE] = item_difference(
-        differences.mean(1), observed.mean(), sum(sample.pairs), level, sample.effective_clusters(AVERAGE)
-    )
-    return {task: replace(test, clusters=sample.count_clusters(task)) for task, test in result.items()}
+    columns = {task: (differences[:, i], observed[i], sample.pairs[i]) for i, task in enumerate(sample.tasks)}
+    columns[AVERAGE] = differences.mean(1), observed.mean(), sum(sample.pairs)
+    levels = level if isinstance(level, Mapping) else dict.fromkeys(columns, level)
+    for task, of_task in levels.items():
+        test = item_difference(*columns[task], of_task, sample.effective_clusters(task))
+        result[task] = replace(test, clusters=sample.count_clusters(task))
+    return result
 
 
 def item_difference(

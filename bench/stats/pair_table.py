@@ -68,7 +68,8 @@ def welch_tests(
         first: (m,) places of the first method of each pair in ``samples``; ``second`` those of the second.
         parts: What items add, for tests that hold for seeds and items.
 
-    >>> tests = welch_tests([np.array([70.1, 72.3, 71.0]), np.array([69.0, 68.5])], np.array([0]), np.array([1]))
+    >>> samples = [np.array([70.1, 72.3, 71.0]), np.array([69.0, 68.5])]
+    >>> tests = welch_tests(samples, np.array([0]), np.array([1]))
     >>> tests.differences.round(2).tolist(), tests.p.round(3).tolist(), tests.fewest.round(3).tolist()
     ([2.38], [0.206], [0.206])
     """
@@ -191,8 +192,9 @@ def make_pair_table(
 
     >>> from bench.stats.difference_test import pair_test
     >>> by_seed = np.array([[70.1, 72.3, 71.0], [70.0, 72.1, 70.7]])
-    >>> pairs = make_pair_table({"a": 71.1, "b": 70.9}, by_seed, np.full((2, 2), True), lambda i, j: (), pair_test)
-    >>> test = pairs.pair_tests()["a", "b"]
+    >>> scores, paired = {"a": 71.1, "b": 70.9}, np.full((2, 2), True)
+    >>> table = make_pair_table(scores, by_seed, paired, lambda i, j: (), pair_test)
+    >>> test = table.pair_tests()["a", "b"]
     >>> round(test.difference, 2), round(test.p, 3), test.test
     (0.2, 0.074, 'paired t')
     """

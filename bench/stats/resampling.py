@@ -184,8 +184,12 @@ class _Correlator:
             (below[:, 1:] + below[:, :-1]).take(side.group, axis=1, out=twice, mode="clip")
         else:
             np.add(below[:, 1:], below[:, :-1], out=twice)
-            low, high = below[:, side.first], below[:, side.end]
+            # take is several times faster than an index
+            low, high, single = (
+                values.take(places, axis=1, mode="clip")
+                for values, places in ((below, side.first), (below, side.end), (drawn, side.tied))
+            )
             twice[:, side.tied] = low + high
-            groups, single = high - low, drawn[:, side.tied]
+            groups = high - low
             cubes = distinct + np.einsum("dt,dt->d", single, groups * groups - single * single)
         return twice, (total**3 - cubes) / 3

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from bench.stats.argument_checks import check_level, check_sides
 from bench.stats.seeds import ROUNDING, least_p, welch
@@ -74,8 +74,8 @@ def paired_t(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> PairedDifferenc
         return PairedDifference(difference, difference, difference, None, None, least, n, r, 0.0, least)
     sd = float(d.std(ddof=1))
     t = difference / (sd / math.sqrt(n))
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)
-    p = float(2 * stats.t.sf(abs(t), n - 1))
+    half = float(stdtrit(n - 1, (1 + level) / 2)) * sd / math.sqrt(n)
+    p = 2 * float(stdtr(n - 1, -abs(t)))
     return PairedDifference(difference, difference - half, difference + half, t, n - 1.0, p, n, r, sd)
 
 

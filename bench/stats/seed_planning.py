@@ -61,7 +61,7 @@ def paired_power(difference: float, sd: float, n: int, alpha: float = 0.05) -> f
     check_level(alpha)
     if not (math.isfinite(difference) and 0 < sd < math.inf) or n < 2:
         raise ValueError(f"difference={difference}, sd={sd}, n={n}; expected sd > 0 and at least 2 pairs")
-    critical, shift = float(stats.t.isf(alpha / 2, n - 1)), abs(difference) / sd * math.sqrt(n)
+    critical, shift = -float(stdtrit(n - 1, alpha / 2)), abs(difference) / sd * math.sqrt(n)
     other = float(stats.nct.cdf(-critical, n - 1, shift)) if shift < _FAR else 0.0
     return min(1.0, float(stats.nct.sf(critical, n - 1, shift)) + other)
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from bench.stats.argument_checks import FloatArray, check_level, check_sides
 from bench.stats.effect_sizes import probability_of_superiority
@@ -189,8 +189,8 @@ def _t_test(
     variance = float(parts.sum())
     df = float(satterthwaite([*zip(parts, freedom, strict=True)]))
     error = math.sqrt(variance)
-    half = float(stats.t.ppf((1 + level) / 2, df)) * error
-    return half, error, df, float(2 * stats.t.sf(abs(difference) / error, df))
+    half = float(stdtrit(df, (1 + level) / 2)) * error
+    return half, error, df, 2 * float(stdtr(df, -abs(difference) / error))
 
 
 def _pair_differences(x: FloatArray, y: FloatArray) -> FloatArray:

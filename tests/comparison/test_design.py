@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 from scipy import stats
 
 from bench.comparison.comparison import Comparison, compare
-from bench.comparison.confounders import describe_pairing
-from bench.comparison.design import Design, choose_comparison_design
+from bench.comparison.confounders import are_paired, describe_pairing
+from bench.comparison.design import Design, choose_comparison_design, choose_tested_runs
 from bench.comparison.item_bootstrap import CampaignRun
 from bench.comparison.selection import Group, match_sides, resolve_sides
 from bench.comparison.wording import describe_comparison, describe_verdict
@@ -219,3 +220,20 @@ def test_pairs_that_do_not_vary_have_no_interval_and_the_p_of_an_exact_test() ->
         said = describe_verdict(compared(six, gap))
         assert numbers_in(said)[-len(numbers) :] == numbers
         assert not missing_facts(said, "don't vary", "exact test")
+
+
+def test_tables_choose_the_runs_of_a_comparison() -> None:
+    options = [{"batch_size": 8}, {"batch_size": 16}, {}]
+    groups = [committed(name) for name in ("tncse", "jtcse", "tncse_d", "jtcse_d", "simcse[match=tncse]")]
+    for group in list(groups):
+        groups += [changed(group, options=given) for given in options]
+        groups += [replace(group, runs=group.runs[1:]), replace(group, runs=group.runs[:2])]
+    groups.append(committed("untrained"))
+    kinds = set()
+    for a, b in product(groups, repeat=2):
+        one, other, design = choose_comparison_design(a, b, "auto", "")
+        x, y, paired = choose_tested_runs(a, b)
+        assert (x.seeds, y.seeds, paired) == (one.seeds, other.seeds, design.paired)
+        assert are_paired(a, b) == (describe_pairing(a, b) is not None)
+        kinds.add((design.test, design.pairs))
+    assert len(kinds) > 5

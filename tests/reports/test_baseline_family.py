@@ -24,8 +24,10 @@ from bench.reports.tables.baseline_family import (
 from bench.reports.tables.leaderboard import all_leaderboards, make_leaderboard
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
 from bench.stats.argument_checks import make_generator
+from bench.stats.difference_test import PAIRED
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import one_sample
+from bench.stats.single_step import common_correlation, correct_family
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.standings import alone, campaign, seeds
 
@@ -270,3 +272,35 @@ def test_data_formats_have_the_ends_of_intervals(tmp_path: Path) -> None:
     (row,) = (row for row in grid.rows if str(row[0]) == "jtcse")
     ends = [row[grid.header.index(name)] for name in ("low", "high")]
     assert tuple(getattr(end, "value", None) for end in ends) == family.rows["jtcse"].interval
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_rows_are_those_of_every_familys_own_correction(tmp_path: Path, seed: int) -> None:
+    rng, records = np.random.default_rng(seed), [alone("fixed", 0.705)]
+    for number in range(9):
+        size = int(rng.integers(2, 7))
+        values = 0.70 + rng.normal(scale=0.004) + rng.normal(scale=0.003, size=size)
+        stage = "s" if rng.random() < 0.6 else None
+        records += seeds(f"row{number}", *values.tolist(), **({"stage": stage} if stage else {}))
+    source = campaign(tmp_path, *records)
+    tests = run_pairwise_tests(source, source.records)
+    ranking, best = tests.of(), set()
+    for row in ranking.methods:
+        others = [
+            other for other in ranking.methods if other != row and ranking.pair(row, other).p is not None
+        ]
+        raw = {other: tests.test(other, row, fewest=True) for other in others}
+        paired = [other for other in others if raw[other].test == PAIRED]
+        sides = []
+        for other in paired:
+            x, y = tests.scores_by_seed(other), tests.scores_by_seed(row)
+            sides.append({seed: x[seed] - y[seed] for seed in sorted(x.keys() & y.keys())})
+        common = sorted(set.intersection(*map(set, sides))) if sides else []
+        differences = np.array([[side[seed] for side in sides] for seed in common])
+        correlation = common_correlation(differences) if len(paired) > 1 else 0.0
+        correction = correct_family([len(side) for side in sides], correlation, len(raw) - len(paired))
+        ahead = [test.p for test in raw.values() if test.p is not None and test.difference > 0]
+        if not ahead or correction.adjust(min(ahead)) > 0.05:
+            best.add(row)
+    assert find_best(tests) == best
+    assert best < set(ranking.methods) or seed not in (0, 1)

@@ -95,6 +95,50 @@ def test_what_a_killed_build_leaves_of_a_withdrawn_campaign_is_removed(
     assert dead_links(site) == []
 
 
+@pytest.mark.parametrize("at", ["campaigns/two/", "index.html"])
+def test_a_killed_build_keeps_every_finished_campaign(
+    first: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    monkeypatch.delenv("BENCH_DATA", raising=False)
+    results, site, put = first[0], tmp_path / "site", SiteOutput.put
+
+    def killed(output: SiteOutput, path: str, content: bytes) -> None:
+        if path.startswith(at):
+            raise KeyboardInterrupt
+        put(output, path, content)
+
+    for _ in range(2):  # the second one ends there too
+        with monkeypatch.context() as patch:
+            patch.setattr(SiteOutput, "put", killed)
+            assert make_site(results, site)[0] not in (0, 1)
+    before = times(site / "campaigns/one")
+
+    def computed(*_: object, **__: object) -> object:
+        raise AssertionError("computed again")
+
+    with monkeypatch.context() as patch:  # the slow parts of the unfinished campaign are kept too
+        patch.setattr("bench.site.campaign_files.compare_method_pairs", computed)
+        patch.setattr("bench.site.command._verify_campaign", computed)
+        code, out, _ = make_site(results, site)
+    assert (code, counts(out)) == (1, [1, 1] if at == "campaigns/two/" else [0, 2])
+    assert times(site / "campaigns/one") == before
+    assert contents(site) == contents(first[1])
+
+
+def test_progress_of_other_records_is_computed_again(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    results, site = made
+    shutil.rmtree(site)
+    with monkeypatch.context() as patch:
+        patch.setattr(SiteOutput, "complete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert make_site(results, site)[0] not in (0, 1)
+    assert (site / ".progress/one.pairs.json").is_file()
+    add(ResultStore(results, "one"), make_record("simcse", 1, {"STS12": 0.61, "STSB": 0.62}))
+    make_site(results, site)
+    make_site(results, site.with_name("new"))
+    assert contents(site) == contents(site.with_name("new"))
+    assert not (site / ".progress").exists()
+
+
 def test_what_is_gone_is_removed_and_nothing_else(made: Made) -> None:
     results, site = made
     (site / "CNAME").write_text("example.org\n")

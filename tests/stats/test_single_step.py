@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import stdtr
 
-from bench.stats.single_step import common_correlation, correct_family
+from bench.stats.single_step import _SEED, DRAWS, _smallest_p, common_correlation, correct_family
 
 
 def test_one_row_is_not_corrected() -> None:
@@ -88,3 +89,28 @@ def test_all_intervals_hold_at_once() -> None:
         half = stats.t.ppf((1 + level) / 2, 4) * differences.std(0, ddof=1) / np.sqrt(5)
         held.append(np.all(np.abs(differences.mean(0)) <= half))
     assert 0.92 <= np.mean(held) <= 0.98
+
+
+@pytest.mark.parametrize("counts", [((5, 12),), ((3, 2), (7, 3)), ((8, 4), (13, 2)), ((20, 3),)])
+@pytest.mark.parametrize("correlation", [0.0, 0.35, 0.98])
+def test_rows_one_by_one_are_all_rows_at_once(
+    counts: tuple[tuple[int, int], ...], correlation: float
+) -> None:
+    own, shared = 1 - correlation, correlation
+    smallest = np.ones(DRAWS)
+    for seeds, rows in counts:
+        common = np.random.default_rng(_SEED).standard_normal((seeds, DRAWS)).T
+        deviations = common - common.mean(axis=1, keepdims=True)
+        rng, sums = np.random.default_rng([_SEED, seeds]), []
+        for _ in range(rows):
+            drawn = rng.standard_normal((DRAWS, seeds))
+            spread = drawn - drawn.mean(axis=1, keepdims=True)
+            parts = (drawn.mean(axis=1), (spread**2).sum(axis=1), (spread * deviations).sum(axis=1))
+            sums.append(np.stack(parts).astype(np.float32))
+        mean, square, product = np.stack(sums, axis=2)
+        means = np.sqrt(shared) * common.mean(axis=1)[:, None] + np.sqrt(own) * mean
+        squares = shared * (deviations**2).sum(axis=1)[:, None] + own * square
+        squares = squares + 2 * np.sqrt(own * shared) * product
+        largest = np.sqrt((means**2 / squares).max(axis=1) * seeds * (seeds - 1))
+        smallest = np.minimum(smallest, 2 * stdtr(seeds - 1, -largest))
+    assert (_smallest_p(counts, correlation) == np.sort(smallest)).all()
