@@ -15,6 +15,7 @@ from bench.cli.options import (
     POSITIVE_POINTS,
     combine_options,
     data_option,
+    details_option,
     filter_options,
     format_option,
     print_stderr,
@@ -92,6 +93,7 @@ _paper_options = combine_options(
     is_flag=True,
     help="Rank supervised rows among the others instead of listing them below.",
 )
+@details_option
 @_paper_options
 @strict_option("--standalone", is_flag=True, help="Write a complete LaTeX document.")
 @strict_option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
@@ -110,32 +112,38 @@ def report_command(
     columns: str | None,
     width: int | None,
     standalone: bool,
+    details: bool,
     figures: Path | None,
     **chosen: Any,
 ) -> None:
     """Print leaderboards and other tables of campaigns.
 
-    Scores are recomputed from predictions first, where the evaluation data are there. html is one
+    Text has the answers first, then the tables and at most three notes; other formats have everything. Scores are recomputed from predictions first, where the evaluation data are there. html is one
     self-contained file for a browser, with all tables and figures.
     """
     from bench.cli.terminal import get_screen
     from bench.render.formats import parse_columns
     from bench.reports.formats.paper_latex import parse_style
     from bench.reports.report import TableOptions, all_figures, render_report
+    from bench.reports.short_report import render_short_report
 
     paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
         form = _check_latex_format(form, table, given[0])
     if standalone and form != "latex":
         raise InputError("--standalone is for LaTeX", where="bench report", hint="add --format latex")
-    if width is not None and form != "text":
-        raise InputError("--width is for text", where="bench report", hint="leave it out")
+    for name, given_option in (("--width", width is not None), ("--details", details)):
+        if given_option and form != "text":
+            raise InputError(f"{name} is for text", where="bench report", hint="leave it out")
     source, damaged = _load_campaign(**chosen, published=bool(given))
     try:
         method_ids = list(dict.fromkeys(record.method for record in source.records))
         style = parse_style(paper["style"], paper["caption"], paper["label"], paper["cites"], method_ids)
         look = TableOptions(parse_columns(columns), get_screen(width), style)
-        tables = render_report(source, form, table, look, standalone=standalone)
+        if form == "text":
+            tables = render_short_report(source, table, look, details=details)
+        else:
+            tables = render_report(source, form, table, look, standalone=standalone)
     except BenchError:
         for error in damaged:  # a possible cause
             print_stderr(str(error))

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 
 def get_screen(width: int | None = None) -> Screen:
-    """Return the width of stdout and whether it is a terminal; for a file COLUMNS is ignored."""
+    """Return the size of stdout and whether it is a terminal; for a file COLUMNS is ignored."""
     from bench.render.formats import Screen
 
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    return Screen(width or (shutil.get_terminal_size().columns if terminal else None), terminal)
+    if sys.stdout is None or not sys.stdout.isatty():
+        return Screen(width)
+    size = shutil.get_terminal_size()
+    return Screen(width or size.columns, True, size.lines)
 
 
 def format_grids(grids: Sequence[Grid]) -> str:

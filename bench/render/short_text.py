@@ -1,0 +1,147 @@
+"""The short text of a command: its answer, its tables, at most three notes, and a count of the other notes."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from bench.errors import printable
+from bench.render.formats import FILE, Screen, style_words
+
+MOST_NOTES = 3
+SYNTHETIC = "Synthetic data: not a benchmark."
+_OF_SYNTHETIC_DATA = re.compile(r"its figures are no benchmark of the methods\.$")
+_REQUIRED = (
+    "Failed",
+    "Unreadable: ",
+    "Planned, but missing: ",
+    "Planned, but made without the plan",
+    "Made under another plan",
+    "Not as planned",
+    "Not the planned analysis",
+    "Not the reference data",
+    "Items: left out: ",
+    "Scores not recomputed: ",
+    r"\S+ has no \S+",
+)
+"""Beginnings of notes on failures and on the integrity of records: no short text leaves them out."""
+_USEFUL = (
+    "Synthetic data",
+    "Neither equality nor a claim",
+    ".* can't be the baseline",
+    "Collapsed seeds",
+    "Far from the others: ",
+    ".*: no ranking of like with like",
+    "Checkpoints were chosen on what is evaluated",
+    "Scores of the last checkpoint",
+    "Hardly guarded",
+    "Other versions",
+    "Unequal budgets",
+    "Different (?!software)",
+    "The specifications differ",
+    "Other training text",
+    "The backbone's weights were tuned",
+    "Rough over items",
+    "Plan: ",
+    "Set aside: ",
+)
+"""Beginnings of other notes that keep a reader from being misled, the most needed first."""
+_WHERE = r"(?:[^\s:]+: )?"  # a campaign or a suite
+_LINES, _OF_MERGED = 2, 60  # lines of a note on a screen, and characters of one of many merged notes
+
+
+def merge_synthetic_notes(notes: Iterable[str]) -> list[str]:
+    """Return the distinct notes, with one on synthetic data in place of several.
+
+    >>> merge_synthetic_notes(["The world of suite mini is made up: its figures are no benchmark of the methods."])
+    ['Synthetic data: not a benchmark.']
+    """
+    texts = (SYNTHETIC if _OF_SYNTHETIC_DATA.search(note) else note for note in notes)
+    return list(dict.fromkeys(texts))
+
+
+def choose_notes(notes: Iterable[str]) -> tuple[list[str], int]:
+    """Return at most three notes, and the number of those that are left out.
+
+    Notes on failures and integrity come first. More than three kinds of them share one line.
+
+    >>> choose_notes(["Failed: a seed 1: no luck", "rank: ...", "Failed: a seed 2: no luck"])
+    (['Failed: a seed 1: no luck; a seed 2: no luck'], 1)
+    """
+    distinct = merge_synthetic_notes(notes)
+    required, rest = _group_required(distinct)
+    if len(required) > MOST_NOTES:
+        required = [" ".join(textwrap.shorten(line, _OF_MERGED, placeholder=" ...") for line in required)]
+    useful = []
+    for pattern in _USEFUL:
+        useful += [note for note in rest if re.match(_WHERE + pattern, note) and note not in useful]
+    chosen = [*required, *useful][:MOST_NOTES]
+    return chosen, len(rest) - (len(chosen) - len(required))
+
+
+def _group_required(notes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return a line for each kind of required note, and the other notes."""
+    kinds: dict[str, list[str]] = {}
+    rest = []
+    for note in notes:
+        begin = next((found[0] for kind in _REQUIRED if (found := re.match(_WHERE + kind, note))), None)
+        if begin is None:
+            rest.append(note)
+        else:
+            kinds.setdefault(begin, []).append(note)
+    lines = []
+    for begin, (first, *others) in kinds.items():
+        more = [note.removeprefix(begin).removeprefix(": ") for note in others]
+        lines.append("; ".join([first, *more]))
+    return lines, rest
+
+
+def format_short_text(
+    answers: Sequence[str], tables: str, notes: Iterable[str], screen: Screen = FILE, *, columns: int = 0
+) -> str:
+    """Return answers, tables, at most three notes, and a count of what ``--details`` adds.
+
+    The answers are repeated last where the text is higher than the screen. ``columns`` is the number of
+    columns that the tables left out.
+    """
+    chosen, others = choose_notes(notes)
+    left_out = [f"{others} more note{'s' * (others != 1)}"] if others else []
+    left_out += [f"{columns} more column{'s' * (columns != 1)}"] if columns else []
+    below = [line for note in chosen for line in _wrap_note(note, screen)]
+    below += [f"{', '.join(left_out)}: --details"] if left_out else []
+    top = format_answers(answers, screen)
+    text = top + "\n" * bool(top) + tables.rstrip("\n") + "\n"
+    if below:
+        text += "\n" + "\n".join(below) + "\n"
+    lines = text.count("\n")
+    if top and screen.height is not None and lines >= screen.height:
+        text += "\n" + top
+    return text
+
+
+def format_answers(answers: Sequence[str], screen: Screen = FILE) -> str:
+    """Return answers, a line or more each; on a terminal with coloured words."""
+    lines = [line for answer in answers for line in _wrap_text(printable(answer), screen)]
+    return "".join(f"{style_words(line, screen)}\n" for line in lines)
+
+
+def _wrap_text(text: str, screen: Screen) -> list[str]:
+    if screen.width is None:
+        return [text]
+    return textwrap.wrap(text, screen.width, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _wrap_note(note: str, screen: Screen) -> list[str]:
+    """Return the lines of a note, on a screen two at most."""
+    flat = printable(" ".join(note.split("\n")))
+    if screen.width is None:
+        return [flat]
+    return textwrap.wrap(
+        flat,
+        screen.width,
+        max_lines=_LINES,
+        placeholder=" ...",
+        break_on_hyphens=False,
+        break_long_words=True,
+    )
