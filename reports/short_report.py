@@ -27,11 +27,7 @@ _OTHERS, _SHORTEST = 60, 12
 
 
 def render_short_report(
-    campaign: Campaign,
-    table: str | None = None,
-    look: TableOptions = TableOptions(),
-    *,
-    details: bool = False,
+    campaign: Campaign, look: TableOptions, table: str | None = None, *, details: bool = False
 ) -> str:
     """Return the answers of a campaign's leaderboards, their tables, and notes.
 
@@ -69,10 +65,10 @@ def _render_long(grids: Sequence[Grid], screen: Screen) -> str:
 
 
 def _list_answers(boards: Sequence[Leaderboard], screen: Screen) -> list[str]:
-    """Return an answer for every leaderboard, with its place if there are several: two lines each of a few."""
+    """Return an answer for every leaderboard, with its place if there are several."""
     profiles = {board.profile for board in boards}
     most = _WIDEST if screen.width is None else screen.width
-    if screen.width is not None and len(boards) <= _FEW:
+    if screen.width is not None and len(boards) <= _FEW:  # two lines each
         most = 2 * screen.width - _BREAK
     answers = []
     for board in boards:

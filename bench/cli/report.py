@@ -118,7 +118,9 @@ def report_command(
 ) -> None:
     """Print leaderboards and other tables of campaigns.
 
-    Text has the answers first, then the tables and at most three notes; other formats have everything. Scores are recomputed from predictions first, where the evaluation data are there. html is one
+    Text has the answers first, then the tables and at most three notes; other formats have everything.
+
+    Scores are recomputed from predictions first, where the evaluation data are there. html is one
     self-contained file for a browser, with all tables and figures.
     """
     from bench.cli.terminal import get_screen
@@ -141,7 +143,7 @@ def report_command(
         style = parse_style(paper["style"], paper["caption"], paper["label"], paper["cites"], method_ids)
         look = TableOptions(parse_columns(columns), get_screen(width), style)
         if form == "text":
-            tables = render_short_report(source, table, look, details=details)
+            tables = render_short_report(source, look, table, details=details)
         else:
             tables = render_report(source, form, table, look, standalone=standalone)
     except BenchError:

@@ -189,7 +189,7 @@ def run_command(
 
         look = TableOptions(screen=get_screen())
         source = replace(make_campaign(plan.store, records), whole=False)
-        click.echo(render_short_report(source, look=look, details=details), nl=False)
+        click.echo(render_short_report(source, look, details=details), nl=False)
     if ends is not None and ends.jobs:
         print_pending_jobs(ends.jobs, len(plan.jobs), failed)
         sys.exit(130)

@@ -142,7 +142,7 @@ def markdown_escape(text: str) -> str:
 
 @dataclass(frozen=True)
 class Screen:
-    """The screen of text tables: characters of a line and lines, if limited; True for styles (see NO_COLOR)."""
+    """The screen of text tables: its width and height, if limited, and True for styles (see NO_COLOR)."""
 
     width: int | None = None
     styled: bool = False
@@ -204,14 +204,13 @@ def fit_columns(grid: Grid, screen: Screen, order: Sequence[Sequence[str]]) -> G
 
     Args:
         order: Groups of columns, the most needed first. The first is kept in any case, and the next ones as
-            far as they fit, each as a whole.
+            far as they fit, each as a whole. Other columns are left out.
     """
-    if screen.width is None:
-        return grid
     console, chosen = _open_console(StringIO(), screen), set[str]()
     for place, names in enumerate(order):
         tried = pick_columns(grid, [n for n, name in enumerate(grid.header) if name in {*chosen, *names}])
-        if place == 0 or _table_width(console, _name_width(screen), tried) <= screen.width:
+        wide = _table_width(console, _name_width(screen), tried)
+        if place == 0 or screen.width is None or wide <= screen.width:
             chosen.update(names)
     return pick_columns(grid, [n for n, name in enumerate(grid.header) if name in chosen])
 

@@ -1,4 +1,4 @@
-"""The short text of a command: its answer, its tables, at most three notes, and a count of the other notes."""
+"""The short text of a command: its answer, its tables, at most three notes, and a count of the others."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _USEFUL = (
     "Set aside: ",
 )
 """Beginnings of other notes that keep a reader from being misled, the most needed first."""
-_WHERE = r"(?:[^\s:]+: )?"  # a campaign or a suite
+_WHERE = r"(?:[^:]{1,80}: )?"  # a campaign, a suite or a comparison
 _LINES, _OF_MERGED = 2, 60  # lines of a note on a screen, and characters of one of many merged notes
 
 
 def merge_synthetic_notes(notes: Iterable[str]) -> list[str]:
     """Return the distinct notes, with one on synthetic data in place of several.
 
-    >>> merge_synthetic_notes(["The world of suite mini is made up: its figures are no benchmark of the methods."])
+    >>> merge_synthetic_notes(["It is made up: its figures are no benchmark of the methods."])
     ['Synthetic data: not a benchmark.']
     """
     texts = (SYNTHETIC if _OF_SYNTHETIC_DATA.search(note) else note for note in notes)
@@ -98,16 +98,25 @@ def _group_required(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def format_short_text(
-    answers: Sequence[str], tables: str, notes: Iterable[str], screen: Screen = FILE, *, columns: int = 0
+    answers: Sequence[str],
+    tables: str,
+    notes: Iterable[str],
+    screen: Screen = FILE,
+    *,
+    columns: int = 0,
+    further: int = 0,
 ) -> str:
     """Return answers, tables, at most three notes, and a count of what ``--details`` adds.
 
-    The answers are repeated last where the text is higher than the screen. ``columns`` is the number of
-    columns that the tables left out.
+    The answers are repeated last where the text is higher than the screen.
+
+    Args:
+        columns: Number of columns that the tables left out.
+        further: Number of further tables.
     """
     chosen, others = choose_notes(notes)
-    left_out = [f"{others} more note{'s' * (others != 1)}"] if others else []
-    left_out += [f"{columns} more column{'s' * (columns != 1)}"] if columns else []
+    counts = {"note": others, "column": columns, "table": further}
+    left_out = [f"{count} more {what}{'s' * (count > 1)}" for what, count in counts.items() if count]
     below = [line for note in chosen for line in _wrap_note(note, screen)]
     below += [f"{', '.join(left_out)}: --details"] if left_out else []
     top = format_answers(answers, screen)

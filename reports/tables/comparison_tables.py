@@ -31,6 +31,8 @@ LOWEST = "exact p (lowest possible)"
 """Heading of an exact test's p, with the smallest p that so many seeds can give in parentheses."""
 FITTING = "corrected"
 """Heading of intervals at the level that agrees with the corrected p next to them."""
+CROSS_CHECKS = ("Williams", "Steiger", "by clusters", "McNemar")
+"""Headings of tests of the items of single checkpoints, beside the bootstrap."""
 TestsByTask = Mapping[str, CorrelationTest | McNemarTest | None]
 
 
@@ -56,6 +58,13 @@ def comparison_grid(c: Comparison) -> Grid:
         sides.append(f"{name} = {label} ({format_seeds(seeds)})")
     title = f"{c.profile}, suite {c.suite}: {', '.join(sides)}"
     return Grid(title, (*header, *tests), tuple(rows), ())
+
+
+def order_columns(grid: Grid) -> list[tuple[str, ...]]:
+    """Return the columns of a table of tasks of a short text, the most needed first, without cross-checks."""
+    names = [name for name in grid.header[4:] if name not in CROSS_CHECKS]
+    names.sort(key=lambda name: name == LOWEST)
+    return [grid.header[:4], *((name,) for name in names)]
 
 
 def _seed_header(c: Comparison) -> list[str]:
@@ -147,12 +156,7 @@ def checkpoint_grid(c: Comparison) -> Grid | None:
 def _checkpoint_tests(pair: CheckpointPair) -> dict[str, TestsByTask]:
     """The tests of a suite's checkpoints, by the heading of their column."""
     tests: dict[str, TestsByTask]
-    tests = {
-        "Williams": pair.williams,
-        "Steiger": pair.steiger,
-        "by clusters": pair.clustered,
-        "McNemar": pair.mcnemar,
-    }
+    tests = dict(zip(CROSS_CHECKS, (pair.williams, pair.steiger, pair.clustered, pair.mcnemar), strict=True))
     return {name: by_task for name, by_task in tests.items() if by_task}
 
 
