@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from bench.errors import printable
 from bench.render.formats import FILE, Screen, style_words
@@ -44,6 +45,7 @@ _USEFUL = (
     "The backbone's weights were tuned",
     "Rough over items",
     "Plan: ",
+    "Two of these intervals",
     "Set aside: ",
 )
 """Beginnings of other notes that keep a reader from being misled, the most needed first."""
@@ -108,7 +110,7 @@ def format_short_text(
 ) -> str:
     """Return answers, tables, at most three notes, and a count of what ``--details`` adds.
 
-    The answers are repeated last where the text is higher than the screen.
+    Where the text is higher than the screen, the answers are repeated last, in two lines each at most.
 
     Args:
         columns: Number of columns that the tables left out.
@@ -117,7 +119,7 @@ def format_short_text(
     chosen, others = choose_notes(notes)
     counts = {"note": others, "column": columns, "table": further}
     left_out = [f"{count} more {what}{'s' * (count > 1)}" for what, count in counts.items() if count]
-    below = [line for note in chosen for line in _wrap_note(note, screen)]
+    below = [line for note in chosen for line in _wrap_text(note, screen, _LINES)]
     below += [f"{', '.join(left_out)}: --details"] if left_out else []
     top = format_answers(answers, screen)
     text = top + "\n" * bool(top) + tables.rstrip("\n") + "\n"
@@ -125,32 +127,20 @@ def format_short_text(
         text += "\n" + "\n".join(below) + "\n"
     lines = text.count("\n")
     if top and screen.height is not None and lines >= screen.height:
-        text += "\n" + top
+        text += "\n" + format_answers(answers, screen, most=_LINES)
     return text
 
 
-def format_answers(answers: Sequence[str], screen: Screen = FILE) -> str:
-    """Return answers, a line or more each; on a terminal with coloured words."""
-    lines = [line for answer in answers for line in _wrap_text(printable(answer), screen)]
+def format_answers(answers: Sequence[str], screen: Screen = FILE, *, most: int | None = None) -> str:
+    """Return answers, on a screen in ``most`` lines each; on a terminal with coloured words."""
+    lines = [line for answer in answers for line in _wrap_text(answer, screen, most, indent="  ")]
     return "".join(f"{style_words(line, screen)}\n" for line in lines)
 
 
-def _wrap_text(text: str, screen: Screen) -> list[str]:
-    if screen.width is None:
-        return [text]
-    return textwrap.wrap(text, screen.width, subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _wrap_note(note: str, screen: Screen) -> list[str]:
-    """Return the lines of a note, on a screen two at most."""
-    flat = printable(" ".join(note.split("\n")))
+def _wrap_text(text: str, screen: Screen, most: int | None, *, indent: str = "") -> list[str]:
+    """Return the lines of a text, on a screen cut after ``most``."""
+    flat = printable(" ".join(text.split("\n")))
     if screen.width is None:
         return [flat]
-    return textwrap.wrap(
-        flat,
-        screen.width,
-        max_lines=_LINES,
-        placeholder=" ...",
-        break_on_hyphens=False,
-        break_long_words=True,
-    )
+    shape: dict[str, Any] = {"subsequent_indent": indent, "break_on_hyphens": False, "placeholder": " ..."}
+    return textwrap.wrap(flat, screen.width, max_lines=most, **shape)
