@@ -152,9 +152,9 @@ def test_of_two_methods_it_says_what_compare_says(made: tuple[Path, Path]) -> No
     for i, j, first, *_, last in block["pairs"]:
         a, b = block["rows"][i], block["rows"][j]
         where = ("--results", str(results), "--campaign", "real")
-        code, out, err = call("compare", a, b, *where, "--seeds-only")
+        code, out, err = call("compare", a, b, *where, "--seeds-only", "--details")
         assert (code, err) == (0, "")
-        (said,) = (line for line in out.splitlines() if line.startswith("For further seeds"))
+        (said,) = (line for line in out.splitlines() if line.startswith("New seeds"))
         assert block["texts"][first] == said
         assert missing_facts(block["texts"][last], "Among all pairs", f"{a} - {b}") == []
     assert len(block["pairs"]) == 3
