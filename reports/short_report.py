@@ -10,6 +10,7 @@ from bench.render.grid import Grid, shorten_names
 from bench.render.short_text import format_answers, format_short_text, merge_synthetic_notes
 from bench.reports.campaign import Campaign
 from bench.reports.merge_campaigns import append_doubts
+from bench.reports.record_groups import record_notes
 from bench.reports.report import TableOptions
 from bench.reports.sections import SECTIONS, table_grids
 from bench.reports.tables.baseline_answers import describe_answers
@@ -56,7 +57,8 @@ def render_short_report(
         shown[place] = _fit_leaderboard(grids[place], board, look.screen)
     columns = sum(len(grid.header) - len(fit.header) for grid, fit in zip(grids, shown, strict=True))
     tables = render_grids([replace(grid, notes=()) for grid in shown], "text", screen=look.screen)
-    return format_short_text(answers, tables, _join_notes(grids, look.screen), look.screen, columns=columns)
+    notes, caveats = _join_notes(grids, look.screen), record_notes(campaign.records)
+    return format_short_text(answers, tables, notes, look.screen, caveats=caveats, columns=columns)
 
 
 def _render_long(grids: Sequence[Grid], screen: Screen) -> str:

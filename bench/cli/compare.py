@@ -256,7 +256,9 @@ def _format_short(comparisons: Sequence[Comparison]) -> str:
         further += checkpoint_grid(comparison) is not None
     tables = render_grids(grids, "text", screen=screen)
     answers, notes = _list_answers(comparisons), _list_notes(comparisons)
-    return format_short_text(answers, tables, notes, screen, columns=columns, further=further)
+    caveats = [note for comparison in comparisons for note in comparison.notes]
+    left_out = {"columns": columns, "further": further}
+    return format_short_text(answers, tables, notes, screen, caveats=caveats, **left_out)
 
 
 def _format_details(comparisons: Sequence[Comparison]) -> str:

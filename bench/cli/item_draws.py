@@ -84,12 +84,17 @@ def stats_command(
     if tasks:
         grids.insert(1, comparison_tables.task_interval_grid(records, level))
     answers = comparison_tables.describe_record_intervals(methods, records)
-    notes = comparison_tables.failure_notes(failed)
-    click.echo(_format_tables(answers, grids, notes, details=details), nl=False)
+    failures = comparison_tables.failure_notes(failed)
+    click.echo(_format_tables(answers, grids, failures, notes, details=details), nl=False)
 
 
 def _format_tables(
-    answers: Sequence[str], grids: Sequence[Grid], failures: Sequence[str], *, details: bool
+    answers: Sequence[str],
+    grids: Sequence[Grid],
+    failures: Sequence[str],
+    caveats: Sequence[str],
+    *,
+    details: bool,
 ) -> str:
     """Return the answers and tables with at most three notes, or with all of them."""
     from bench.cli.terminal import get_screen
@@ -108,7 +113,8 @@ def _format_tables(
         shown.append(replace(fit_columns(grid, screen, names), notes=()))
     columns = sum(len(grid.header) - len(fit.header) for grid, fit in zip(grids, shown, strict=True))
     listed = [*failures, *(note for grid in grids for note in grid.notes)]
-    return format_short_text(answers, render_text(shown, screen), listed, screen, columns=columns)
+    tables = render_text(shown, screen)
+    return format_short_text(answers, tables, listed, screen, caveats=caveats, columns=columns)
 
 
 def _find_pairs(runs: Sequence[CampaignRun]) -> list[tuple[str, str, str, str, str]]:

@@ -303,7 +303,8 @@ class RunMonitor:
     def summary(self) -> str:
         """Return the state of the whole run in one line."""
         planned = max(sum(self.planned.values()), len(self.ended))
-        done = f"{len(self.ended)} of {_format_count(planned)} cells done"
+        percent = int(100 * self.measure_progress())
+        done = f"{len(self.ended)} of {_format_count(planned)} cells done ({percent}%)"
         if failed := sum(cell.news.get("state") in events.FAILED for cell in self.ended.values()):
             done += f", {failed} failed"
         if self.state == "gone":
@@ -312,7 +313,7 @@ class RunMonitor:
             where = f" on {self.node}" if self.node else ""
             age = format_duration(self.age)
             return f"{done}; last news {age} ago{where}: no lock shows here whether its process runs"
-        return f"{done} ({self.measure_progress():.0%}), {self.estimate_eta()} left"
+        return f"{done}, {self.estimate_eta()} left"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the row of each cell in progress."""

@@ -240,14 +240,14 @@ def _rich_table(grid: Grid, longest: int) -> RichTable:
 
 
 def _style_cell(cell: Value, shown: str) -> Text:
-    """A styled cell: best bold and green, second underlined, foreign figures dim, answers coloured."""
+    """A styled cell: best bold, second underlined, foreign figures dim, answers coloured."""
     text = Text(shown)
     if isinstance(cell, str) and cell in _COLOURS:
         text.stylize(_COLOURS[cell])
     if isinstance(cell, Quoted) and cell.grey:
         text.stylize("dim")
     if isinstance(cell, ScoreCell) and cell.mark:
-        text.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(format_score(cell.mean)))
+        text.stylize({BEST: "bold", SECOND: "underline"}[cell.mark], 0, len(format_score(cell.mean)))
     return text
 
 

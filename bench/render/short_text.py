@@ -27,7 +27,7 @@ _REQUIRED = (
     r"\S+ has no \S+",
 )
 """Beginnings of notes on failures and on the integrity of records: no short text leaves them out."""
-_USEFUL = (
+_MOST_USEFUL = (
     "Synthetic data",
     "Neither equality nor a claim",
     ".* can't be the baseline",
@@ -36,19 +36,21 @@ _USEFUL = (
     ".*: no ranking of like with like",
     "Checkpoints were chosen on what is evaluated",
     "Scores of the last checkpoint",
+)
+"""Beginnings of other notes without which a reader is misled, the most needed first."""
+_USEFUL = (
     "Hardly guarded",
     "Other versions",
     "Unequal budgets",
     "Different (?!software)",
     "The specifications differ",
     "Other training text",
-    "The backbone's weights were tuned",
     "Rough over items",
     "Plan: ",
     "Two of these intervals",
     "Set aside: ",
 )
-"""Beginnings of other notes that keep a reader from being misled, the most needed first."""
+"""Beginnings of notes that help a reader, the most needed first."""
 _WHERE = r"(?:[^:]{1,80}: )?"  # a campaign, a suite or a comparison
 _LINES, _OF_MERGED = 2, 60  # lines of a note on a screen, and characters of one of many merged notes
 
@@ -63,10 +65,11 @@ def merge_synthetic_notes(notes: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def choose_notes(notes: Iterable[str]) -> tuple[list[str], int]:
+def choose_notes(notes: Iterable[str], caveats: Iterable[str] = ()) -> tuple[list[str], int]:
     """Return at most three notes, and the number of those that are left out.
 
-    Notes on failures and integrity come first. More than three kinds of them share one line.
+    Notes on failures and integrity come first. More than three kinds of them share one line. ``caveats`` are
+    notes of the records, such as those of a profile; they follow on the most needed of the others.
 
     >>> choose_notes(["Failed: a seed 1: no luck", "rank: ...", "Failed: a seed 2: no luck"])
     (['Failed: a seed 1: no luck; a seed 2: no luck'], 1)
@@ -76,7 +79,8 @@ def choose_notes(notes: Iterable[str]) -> tuple[list[str], int]:
     if len(required) > MOST_NOTES:
         required = [" ".join(textwrap.shorten(line, _OF_MERGED, placeholder=" ...") for line in required)]
     useful = []
-    for pattern in _USEFUL:
+    begins = "|".join(map(re.escape, caveats)) or "(?!)"
+    for pattern in (*_MOST_USEFUL, f"(?:{begins})$", *_USEFUL):
         useful += [note for note in rest if re.match(_WHERE + pattern, note) and note not in useful]
     chosen = [*required, *useful][:MOST_NOTES]
     return chosen, len(rest) - (len(chosen) - len(required))
@@ -105,6 +109,7 @@ def format_short_text(
     notes: Iterable[str],
     screen: Screen = FILE,
     *,
+    caveats: Iterable[str] = (),
     columns: int = 0,
     further: int = 0,
 ) -> str:
@@ -113,10 +118,11 @@ def format_short_text(
     Where the text is higher than the screen, the answers are repeated last, in two lines each at most.
 
     Args:
+        caveats: Notes of the records.
         columns: Number of columns that the tables left out.
         further: Number of further tables.
     """
-    chosen, others = choose_notes(notes)
+    chosen, others = choose_notes(notes, caveats)
     counts = {"note": others, "column": columns, "table": further}
     left_out = [f"{count} more {what}{'s' * (count > 1)}" for what, count in counts.items() if count]
     below = [line for note in chosen for line in _wrap_text(note, screen, _LINES)]

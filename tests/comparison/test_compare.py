@@ -269,9 +269,7 @@ def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_p
     (repeats,) = (line for line in noise["limits"] if "one specification" in line)
     assert numbers_in(repeats) == [10, 9]
     assert (overlap["test"], overlap["p"], overlap["difference"]) == ("items", 1, 0)
-    assert not missing_facts(
-        overlap["verdict"], "two encoders", "no significant difference", "word_overlap (local)"
-    )
+    assert not missing_facts(overlap["verdict"], "two encoders", "no significant", "word_overlap (local)")
     assert (noise["test"], noise["seed_level"]["design"]["pairs"]) == ("components", "have one specification")
     (one,) = as_json(cli, "noise", "results/again/mini/noise")
     assert (one["first"], one["second"], one["corrected"]) == ("noise (local)", "noise (again)", None)
@@ -343,7 +341,7 @@ def test_without_items_the_seeds_still_speak(cli: Cli, take: Take, tmp_path: Pat
         reason = ["predictions", "mini-dev.npz", "run the cell again"]
     (found,) = as_json(cli, "noise", NOISY)
     assert found["item_level"] is None
-    assert not missing_facts(found["verdict"], "New seeds", "2 seeds", "no significant difference")
+    assert not missing_facts(found["verdict"], "New seeds", "2 seeds", "no significant")
     (line,) = (line for line in found["statements"] if line.startswith("Items: left out: "))
     assert not missing_facts(line, *reason)
     assert not missing_facts(refusal(cli, "compare", "noise#2", f"{NOISY}#2"), *reason)

@@ -201,7 +201,7 @@ def test_only_a_terminal_gets_styles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = render_text(grids, Screen(80, styled=True))
-    assert "\x1b[1;32m50.00\x1b[0m\N{PLUS-MINUS SIGN}10.00*" in shown
+    assert "\x1b[1m50.00\x1b[0m\N{PLUS-MINUS SIGN}10.00*" in shown
     assert "\x1b[4m40.00\x1b[0m" in shown
     assert "\x1b[2m(7.0)\x1b[0m" in shown
     assert "Bold: best." in shown
