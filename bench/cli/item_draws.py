@@ -23,6 +23,7 @@ from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
     from bench.comparison.item_bootstrap import CampaignRun
+    from bench.records.record import RunRecord
     from bench.render.grid import Grid
 
 MOST_NAMED = 6
@@ -56,7 +57,9 @@ def stats_command(
     from bench.records.store import ResultStore
     from bench.reports.tables import comparison_tables
 
-    store, chosen, failed = ResultStore(options["results"], campaign), [], []
+    store = ResultStore(options["results"], campaign)
+    chosen: list[RunRecord] = []
+    failed: list[RunRecord] = []
     for record in store.records():
         if profile in (None, record.profile) and suite in (None, record.suite):
             (chosen if record.status == "ok" else failed).append(record)
