@@ -15,6 +15,7 @@ from bench.cli.options import (
     NumberRange,
     combine_options,
     data_option,
+    details_option,
     draws_option,
     filter_options,
     format_option,
@@ -94,11 +95,14 @@ question_options = combine_options(
 @draws_option
 @data_option()
 @format_option("text", "json", "markdown", "latex")
+@details_option
 @results_options
 def compare_command(
-    first: str, second: str | None, against: str | None, seeds_only: bool, **options: Any
+    first: str, second: str | None, against: str | None, seeds_only: bool, details: bool, **options: Any
 ) -> None:
     """Test whether A and B differ, and explain the verdict.
+
+    Text has the answer first, then the tasks and at most three notes; --details has every test.
 
     A and B are method ids as in the report, METHOD#SEED for one run, files of records, or folders of records.
     Two campaigns are compared method by method.
@@ -135,7 +139,7 @@ def compare_command(
         comparisons = correct_comparisons(comparisons, f"methods of {first} and {second}", "fdr_bh")
     elif against is not None:
         comparisons = correct_comparisons(comparisons, f"{first} against {', '.join(others)}", "holm")
-    _print_comparisons(comparisons, options["form"])
+    _print_comparisons(comparisons, options["form"], details=details)
 
 
 def _require_sound_pairs(
@@ -181,8 +185,7 @@ def make_item_drawer(draws: int, data: Path | None) -> DrawItems:
     return draw
 
 
-def _print_comparisons(comparisons: Sequence[Comparison], form: str) -> None:
-    from bench.cli.terminal import format_grids
+def _print_comparisons(comparisons: Sequence[Comparison], form: str, *, details: bool) -> None:
     from bench.comparison.wording import describe_comparison, describe_verdict
     from bench.render.formats import render_grids
     from bench.reports.tables.comparison_tables import checkpoint_grid, comparison_grid
@@ -190,17 +193,88 @@ def _print_comparisons(comparisons: Sequence[Comparison], form: str) -> None:
     if form == "json":
         print_json(list(map(_comparison_facts, comparisons)))
         return
+    if form == "text":
+        show = _format_details if details else _format_short
+        click.echo(show(comparisons), nl=False)
+        return
     blocks = []
     for comparison in comparisons:
         grid, checkpoints = comparison_grid(comparison), checkpoint_grid(comparison)
-        further = [] if checkpoints is None else [checkpoints]
         lines = (f"{describe_verdict(comparison)}.", *describe_comparison(comparison))
-        if form != "text":
-            blocks.append(render_grids([replace(grid, notes=lines), *further], form).rstrip())
-            continue
-        blocks += [format_grids([table]).rstrip() for table in (grid, *further)]
-        blocks.append("\n- ".join(lines))
+        grids = [replace(grid, notes=lines), *([] if checkpoints is None else [checkpoints])]
+        blocks.append(render_grids(grids, form).rstrip())
     click.echo("\n\n".join(blocks))
+
+
+def _list_answers(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return the answer of every comparison, and the answers to what was asked besides."""
+    from bench.comparison.wording import describe_questions, format_answer
+
+    answers = []
+    for comparison in comparisons:
+        place = f"{_name_pair(comparison)}: " if len(comparisons) > 1 else ""
+        answers.append(format_answer(comparison))
+        answers += [place + line for line in describe_questions(comparison)]
+    return answers
+
+
+def _name_pair(comparison: Comparison) -> str:
+    from bench.comparison.wording import print_label
+
+    return f"{print_label(comparison.first)} - {print_label(comparison.second)}"
+
+
+def _list_notes(comparisons: Sequence[Comparison]) -> list[str]:
+    """Return the sentences below the answers; one that not all comparisons have names its comparison."""
+    from bench.comparison.wording import describe_comparison, describe_questions
+
+    lines = [describe_comparison(comparison) for comparison in comparisons]
+    notes = []
+    for comparison, own in zip(comparisons, lines, strict=True):
+        asked = describe_questions(comparison)
+        for line in own:
+            if line not in asked:
+                shared = all(line in others for others in lines)
+                notes.append(line if shared else f"{_name_pair(comparison)}: {line}")
+    return list(dict.fromkeys(notes))
+
+
+def _format_short(comparisons: Sequence[Comparison]) -> str:
+    """Return the answers, the tables of tasks and at most three notes."""
+    from bench.cli.terminal import get_screen
+    from bench.comparison.wording import describe_scope
+    from bench.render.formats import fit_columns, render_grids
+    from bench.render.short_text import format_short_text
+    from bench.reports.tables.comparison_tables import checkpoint_grid, comparison_grid, order_columns
+
+    screen, grids, columns, further = get_screen(), [], 0, 0
+    for comparison in comparisons:
+        grid, scope = comparison_grid(comparison), describe_scope(comparison, comparison.headline)
+        shown = fit_columns(grid, screen, order_columns(grid))
+        grids.append(replace(shown, title=f"{grid.title}; answer for {scope[0].lower()}{scope[1:]}"))
+        columns += len(grid.header) - len(shown.header)
+        further += checkpoint_grid(comparison) is not None
+    tables = render_grids(grids, "text", screen=screen)
+    answers, notes = _list_answers(comparisons), _list_notes(comparisons)
+    caveats = [note for comparison in comparisons for note in comparison.notes]
+    left_out = {"columns": columns, "further": further}
+    return format_short_text(answers, tables, notes, screen, caveats=caveats, **left_out)
+
+
+def _format_details(comparisons: Sequence[Comparison]) -> str:
+    """Return the answers, all tables and every sentence."""
+    from bench.cli.terminal import format_grids, get_screen
+    from bench.comparison.wording import describe_comparison, describe_verdict
+    from bench.render.short_text import format_answers, merge_synthetic_notes
+    from bench.reports.tables.comparison_tables import checkpoint_grid, comparison_grid
+
+    blocks = [format_answers(_list_answers(comparisons), get_screen()).rstrip()]
+    for comparison in comparisons:
+        grids = filter(None, [comparison_grid(comparison), checkpoint_grid(comparison)])
+        blocks += [format_grids([grid]).rstrip() for grid in grids]
+        lines = (f"{describe_verdict(comparison)}.", *describe_comparison(comparison))
+        blocks.append("\n- ".join(merge_synthetic_notes(lines)))
+    return "\n\n".join(blocks) + "\n"
 
 
 def _comparison_facts(c: Comparison) -> dict[str, Any]:

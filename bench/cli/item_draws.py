@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli.compare import make_item_drawer
-from bench.cli.options import filter_options, item_options, print_json, print_stderr, results_options
+from bench.cli.options import (
+    details_option,
+    filter_options,
+    item_options,
+    print_json,
+    print_stderr,
+    results_options,
+)
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, printable
 
 if TYPE_CHECKING:
     from bench.comparison.item_bootstrap import CampaignRun
+    from bench.records.record import RunRecord
+    from bench.render.grid import Grid
 
 MOST_NAMED = 6
 """Pairs of methods named in the text; for more, only their number."""
@@ -25,6 +34,7 @@ MOST_NAMED = 6
 @filter_options
 @item_options
 @strict_option("--tasks", is_flag=True, help="Also print the interval of every task.")
+@details_option
 @results_options
 def stats_command(
     profile: str | None,
@@ -33,23 +43,26 @@ def stats_command(
     draws: int,
     campaign: str,
     tasks: bool,
+    details: bool,
     **options: Any,
 ) -> None:
     """Print bootstrap intervals over items for all records.
 
     The draws are saved in results/CAMPAIGN/stats and reused by bench compare.
     """
-    from bench.cli.terminal import format_grids, progress_bar
+    from bench.cli.terminal import progress_bar
     from bench.comparison.campaign_intervals import compute_method_intervals, compute_record_intervals
     from bench.comparison.item_bootstrap import CampaignRun
     from bench.eval.recomputation import require_sound_scores
     from bench.records.store import ResultStore
     from bench.reports.tables import comparison_tables
 
-    store, chosen = ResultStore(options["results"], campaign), []
+    store = ResultStore(options["results"], campaign)
+    chosen: list[RunRecord] = []
+    failed: list[RunRecord] = []
     for record in store.records():
-        if record.status == "ok" and profile in (None, record.profile) and suite in (None, record.suite):
-            chosen.append(record)
+        if profile in (None, record.profile) and suite in (None, record.suite):
+            (chosen if record.status == "ok" else failed).append(record)
     with progress_bar("scores", len(chosen)) as advance:
         chosen = require_sound_scores(store, chosen, options["data_dir"], advance)
     runs = [CampaignRun(store, record) for record in chosen]
@@ -73,7 +86,38 @@ def stats_command(
     grids = [table, comparison_tables.record_interval_grid(records, level, draws, notes)]
     if tasks:
         grids.insert(1, comparison_tables.task_interval_grid(records, level))
-    click.echo("\n\n".join(format_grids([grid]).rstrip() for grid in grids))
+    answers = comparison_tables.describe_record_intervals(methods, records)
+    failures = comparison_tables.failure_notes(failed)
+    click.echo(_format_tables(answers, grids, failures, notes, details=details), nl=False)
+
+
+def _format_tables(
+    answers: Sequence[str],
+    grids: Sequence[Grid],
+    failures: Sequence[str],
+    caveats: Sequence[str],
+    *,
+    details: bool,
+) -> str:
+    """Return the answers and tables with at most three notes, or with all of them."""
+    from bench.cli.terminal import get_screen
+    from bench.render.formats import fit_columns, render_text
+    from bench.render.short_text import format_answers, format_short_text, merge_synthetic_notes
+    from bench.reports.tables.comparison_tables import IQM
+
+    screen = get_screen()
+    if details:
+        whole = [replace(grid, notes=tuple(merge_synthetic_notes(grid.notes))) for grid in grids]
+        whole[-1] = replace(whole[-1], notes=(*whole[-1].notes, *failures))
+        return f"{format_answers(answers, screen)}\n{render_text(whole, screen)}"
+    shown = []
+    for grid in grids:
+        names = [(name,) for name in grid.header if name != IQM]
+        shown.append(replace(fit_columns(grid, screen, names), notes=()))
+    columns = sum(len(grid.header) - len(fit.header) for grid, fit in zip(grids, shown, strict=True))
+    listed = [*failures, *(note for grid in grids for note in grid.notes)]
+    tables = render_text(shown, screen)
+    return format_short_text(answers, tables, listed, screen, caveats=caveats, columns=columns)
 
 
 def _find_pairs(runs: Sequence[CampaignRun]) -> list[tuple[str, str, str, str, str]]:
@@ -95,7 +139,7 @@ def _find_pairs(runs: Sequence[CampaignRun]) -> list[tuple[str, str, str, str, s
 def _explain_intervals(pairs: Sequence[tuple[str, str, str, str, str]]) -> str:
     """Return the note on comparing two intervals, with the pairs that share seeds."""
     note = (
-        "Two of these intervals don't tell whether two methods differ: bench compare A B does, or bench "
+        "Two of these intervals don't show whether two methods differ: use bench compare A B, or bench "
         "report --table significance for all."
     )
     if not pairs:

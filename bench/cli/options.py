@@ -79,6 +79,11 @@ def format_option(*forms: str) -> Callable[[F], F]:
     )
 
 
+details_option = strict_option(
+    "--details", is_flag=True, help="Also print every note, column and further statistic."
+)
+
+
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
     return strict_option("--seeds", default=default, help="Random seeds, such as 1-5 or 1,3,7-9.")

@@ -15,6 +15,7 @@ from bench.cli.options import (
     POSITIVE_POINTS,
     combine_options,
     data_option,
+    details_option,
     filter_options,
     format_option,
     print_stderr,
@@ -100,6 +101,7 @@ _paper_options = combine_options(
     is_flag=True,
     help="Rank supervised rows among the others instead of listing them below.",
 )
+@details_option
 @_paper_options
 @_latex_options
 @strict_option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
@@ -119,10 +121,13 @@ def report_command(
     width: int | None,
     standalone: bool,
     sd: str | None,
+    details: bool,
     figures: Path | None,
     **chosen: Any,
 ) -> None:
     """Print leaderboards and other tables of campaigns.
+
+    Text has the answers first, then the tables and at most three notes; other formats have everything.
 
     Scores are recomputed from predictions first, where the evaluation data are there. html is one
     self-contained file for a browser, with all tables and figures.
@@ -131,6 +136,7 @@ def report_command(
     from bench.render.formats import parse_columns
     from bench.reports.formats.paper_latex import parse_style
     from bench.reports.report import TableOptions, all_figures, render_report
+    from bench.reports.short_report import render_short_report
 
     paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
@@ -138,14 +144,18 @@ def report_command(
     for option, asked in (("--standalone", standalone), ("--sd", sd is not None)):
         if asked and form != "latex":
             raise InputError(f"{option} is for LaTeX", where="bench report", hint="add --format latex")
-    if width is not None and form != "text":
-        raise InputError("--width is for text", where="bench report", hint="leave it out")
+    for option, asked in (("--width", width is not None), ("--details", details)):
+        if asked and form != "text":
+            raise InputError(f"{option} is for text", where="bench report", hint="leave it out")
     source, damaged = _load_campaign(**chosen, published=form == "latex")
     try:
         method_ids = list(dict.fromkeys(record.method for record in source.records))
         style = parse_style(paper["style"], paper["caption"], paper["label"], paper["cites"], method_ids)
         look = TableOptions(parse_columns(columns), get_screen(width), style, sd or "avg")
-        tables = render_report(source, form, table, look, standalone=standalone)
+        if form == "text":
+            tables = render_short_report(source, look, table, details=details)
+        else:
+            tables = render_report(source, form, table, look, standalone=standalone)
     except BenchError:
         for error in damaged:  # a possible cause
             print_stderr(str(error))

@@ -18,6 +18,7 @@ from bench.cli.options import (
     POSITIVE_POINTS,
     NumberRange,
     check_device,
+    details_option,
     make_spec,
     print_stderr,
     run_options,
@@ -70,6 +71,7 @@ estimate_option = strict_option(
 @strict_option(
     "--probes", metavar="all|NAME,...", help="Add these probes (`bench list probes`) to every record."
 )
+@details_option
 @strict_option(
     "--keep-vectors",
     is_flag=True,
@@ -124,6 +126,7 @@ def run_command(
     dry_run: bool,
     estimate: bool,
     price_per_hour: float | None,
+    details: bool,
     detect: float | None,
     spread: float | None,
     deadline: float | None,
@@ -137,7 +140,8 @@ def run_command(
 ) -> None:
     """Train and evaluate methods over seeds and suites.
 
-    Finished cells are skipped. Progress goes to stderr, the leaderboard of this run to stdout.
+    Finished cells are skipped. Progress goes to stderr. The answer, the leaderboard of this run and at most
+    three notes go to stdout.
     """
     from bench.cli.seed_power_table import check_detection_options, print_detection
     from bench.execution.runner import Deadline, check_early_data
@@ -180,11 +184,12 @@ def run_command(
     if records := read_plan_records(plan):
         from bench.cli.terminal import get_screen
         from bench.reports.campaign import make_campaign
-        from bench.reports.report import TableOptions, render_report  # loads pandas and scipy
+        from bench.reports.report import TableOptions  # loads pandas and scipy
+        from bench.reports.short_report import render_short_report
 
         look = TableOptions(screen=get_screen())
         source = replace(make_campaign(plan.store, records), whole=False)
-        click.echo(render_report(source, "text", look=look), nl=False)
+        click.echo(render_short_report(source, look, details=details), nl=False)
     if ends is not None and ends.jobs:
         print_pending_jobs(ends.jobs, len(plan.jobs), failed)
         sys.exit(130)

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 
 def get_screen(width: int | None = None) -> Screen:
-    """Return the width of stdout and whether it is a terminal; for a file COLUMNS is ignored."""
+    """Return the size of stdout and whether it is a terminal; for a file COLUMNS is ignored."""
     from bench.render.formats import Screen
 
-    terminal = sys.stdout is not None and sys.stdout.isatty()
-    return Screen(width or (shutil.get_terminal_size().columns if terminal else None), terminal)
+    if sys.stdout is None or not sys.stdout.isatty():
+        return Screen(width)
+    size = shutil.get_terminal_size()
+    return Screen(width or size.columns, True, size.lines)
 
 
 def format_grids(grids: Sequence[Grid]) -> str:
@@ -40,7 +42,7 @@ def format_grids(grids: Sequence[Grid]) -> str:
 
 PLAIN_EVERY = 30.0  # seconds between plain lines
 LOOK_EVERY = 1.0  # seconds between updates of the display
-_MOST = 100  # lines of cells at a time
+_MOST, _BAR = 100, 20  # lines of cells at a time, characters of the bar
 
 
 @contextmanager
@@ -134,6 +136,7 @@ def format_runs(runs: Mapping[str, RunMonitor]) -> Iterator[str]:
 
 def _build_run_table(runs: Mapping[str, RunMonitor], width: int) -> RenderableType:
     from rich.console import Group
+    from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
@@ -150,7 +153,9 @@ def _build_run_table(runs: Mapping[str, RunMonitor], width: int) -> RenderableTy
             table.add_column(name, no_wrap=True, overflow="ellipsis", width=fixed)
         for row in rows:
             table.add_row(*map(Text, row))
-        parts += [table, Text(title + run.summary())]
+        line = Table.grid(padding=(0, 1, 0, 0))
+        line.add_row(ProgressBar(1.0, run.measure_progress(), width=_BAR), Text(title + run.summary()))
+        parts += [table, line]
     return Group(*parts)
 
 

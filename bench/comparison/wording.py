@@ -12,6 +12,7 @@ from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.comparison.selection import format_seeds
 from bench.comparison.unit_notes import describe_rough_intervals, describe_units
 from bench.eval.suite_measures import measure_of
+from bench.render.method_names import printed_name
 from bench.stats.coverage import CoverageRow, find_coverage
 from bench.stats.effect_sizes import LEAST_SEEDS
 from bench.stats.equivalence import Claim, Equivalence
@@ -29,6 +30,7 @@ TESTS = {
     "items": "the paired bootstrap",
 }
 SCALE = 100.0  # points
+DEFAULT_LEVEL = 0.95
 
 
 def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) -> str:
@@ -44,7 +46,7 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
         return (
             f"{start}{who} cannot show a difference between {c.first} and {c.second} at "
             f"{format_percent(c.level)}: "
-            f"{still and f'{still}, and '}the smallest p that {by} can give{after} is "
+            f"{still and f'{still}, and '}the minimum attainable p of {by}{after} is "
             f"{format_p_value(f.final_minimum)}{_describe_possible_difference(f)}"
         )
     size = f"{format_points(f.difference)} points"
@@ -53,28 +55,65 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
     size += f"{still and f', and {still}'}, {format_p_clause(f.final_p)} by {by}{after}"
     if f.verdict == "not shown":
         size += _describe_possible_difference(f)
-        return f"{start}{who} show no difference between {c.first} and {c.second}: {size}"
+        return f"{start}no significant difference between {c.first} and {c.second} ({who}): {size}"
     winner = c.first if f.difference > 0 else c.second
     rest = "" if f.speaks_for == "items" else f", from {who}"
     rest += _describe_assumption(f) if f is c.headline else ""
     return f"{start}{winner} is ahead: {c.first} - {c.second} = {size}{rest}"
 
 
+def format_answer(c: Comparison) -> str:
+    """Return the answer in one line: names, difference [interval], seeds and verdict."""
+    f, names = c.headline, [print_label(label) for label in (c.first, c.second)]
+    difference = format_points(f.difference)
+    if f.interval:
+        difference += f" {format_difference_interval(*f.interval)}"
+    if f.interval and f.final_level != DEFAULT_LEVEL:
+        difference += f" at {format_percent(f.final_level)}"
+    verdict = f"{names[f.difference < 0]} is ahead"
+    if f.verdict != "differs":
+        verdict = "no difference shown"
+        facts = [f"up to {round_points_up(max(map(abs, f.possible)))} possible"] if f.possible else []
+        if f.verdict == "cannot show":
+            facts.insert(0, f"minimum attainable p: {format_p_value(f.final_minimum)}")
+        verdict += f" ({', '.join(facts)})" if facts else ""
+    if f.corrected:
+        verdict += f", {f.corrected.family.partition(' (')[0]}"
+    return f"{' - '.join(names)}  {difference}  {_count_seeds(c)}  {verdict}"
+
+
+def print_label(label: str) -> str:
+    """Return a side's published name, with its seed if it is one run."""
+    name, mark, seed = label.partition("#")
+    return printed_name(name) + mark + seed
+
+
+def _count_seeds(c: Comparison) -> str:
+    """Count the seeds of the answer, such as "5 paired seeds"."""
+    if c.headline.speaks_for == "items":
+        return f"{sum(max(1, len(seeds)) for seeds in c.seeds)} checkpoints"
+    n_a, n_b = (len(seeds) for seeds in c.seeds)
+    if _is_paired(c):
+        return f"{n_a} paired seeds"
+    if not (n_a and n_b):
+        return f"{n_a or n_b} seeds against one score"
+    return f"{n_a} seeds each" if n_a == n_b else f"{n_a} and {n_b} seeds"
+
+
 def describe_scope(c: Comparison, f: ComparisonFinding) -> str:
     """Name the population of a finding."""
-    items = name_items(c)
     if f.speaks_for == "both":
-        return f"For further seeds and further {items}"
+        return "New seeds, new items"
     if f.speaks_for == "seeds":
-        return f"For further seeds on these {items}"
-    return f"For {name_checkpoints(c)} on further {items}"
+        return "New seeds, these items"
+    return f"{name_checkpoints(c).capitalize()}, new items"
 
 
 def name_checkpoints(c: Comparison) -> str:
     """Name the checkpoints of the items' statistics."""
     if not any(c.seeds):
         return "these two encoders without seeds"
-    return f"these {sum(max(1, len(seeds)) for seeds in c.seeds)} checkpoints alone"
+    return f"these {sum(max(1, len(seeds)) for seeds in c.seeds)} checkpoints"
 
 
 def name_items(c: Comparison) -> str:
@@ -87,10 +126,10 @@ def _is_paired(c: Comparison) -> bool:
 
 
 def format_sample_sizes(c: Comparison) -> str:
-    """Count the runs that were compared, such as "5 pairs of runs"."""
+    """Count the runs that were compared, such as "5 paired runs"."""
     n_a, n_b = (len(seeds) for seeds in c.seeds)
     if _is_paired(c):
-        return f"{n_a} pairs of runs"
+        return f"{n_a} paired runs"
     if not (n_a and n_b):
         return f"{n_a or n_b} seeds against a method without seeds"
     return f"{n_a} seeds per side" if n_a == n_b else f"{n_a} and {n_b} seeds"
@@ -103,7 +142,7 @@ def _describe_possible_difference(f: ComparisonFinding) -> str:
     kind = "normal" if f.speaks_for == "items" else "t"
     at = "" if f.interval else f" (by the {kind} interval at {format_percent(f.final_level)})"
     most = round_points_up(max(map(abs, f.possible)))
-    return f"; a true difference of up to {most} points stays possible{at}"
+    return f"; differences up to {most} points cannot be ruled out{at}"
 
 
 def _describe_assumption(f: ComparisonFinding) -> str:
@@ -171,7 +210,7 @@ def format_p_clause(p: float) -> str:
 def describe_comparison(c: Comparison) -> list[str]:
     """Return the sentences after the verdict, each without a line break."""
     lines = [f"{describe_verdict(c, finding)}." for finding in c.findings[1:]]
-    lines += _describe_answers(c)
+    lines += describe_answers(c)
     for finding in c.findings:
         lines += _describe_interval(c, finding)
     if c.seed_level:
@@ -188,10 +227,17 @@ def describe_comparison(c: Comparison) -> list[str]:
     return [*lines, *c.limits, *c.notes]
 
 
-def _describe_answers(c: Comparison) -> list[str]:
+def describe_questions(c: Comparison) -> list[str]:
+    """Return the answers to --margin, --claim and --published, of those that were asked."""
+    asked = c.asked.margin or c.asked.claim is not None
+    lines = describe_answers(c) if asked or "as given" in c.asked.published else []
+    return [line for line in lines if not line.startswith("Published: ") or "(as given)" in line]
+
+
+def describe_answers(c: Comparison) -> list[str]:
     """Describe equality, a claim and published differences, in the scope of the verdict."""
     answers, asked, scope = c.answers, c.asked, describe_scope(c, c.headline)
-    scope, lines = scope[0].lower() + scope[1:], []
+    scope, lines = f"for {scope[0].lower()}{scope[1:]}", []
     if (asked.margin or asked.claim is not None) and (why := c.headline.unjudged):
         lines.append(f"Neither equality nor a claim can be judged: {why}.")
     if answers.margin:
@@ -205,14 +251,14 @@ def _describe_equivalence(answer: Equivalence, scope: str) -> str:
     size = f"{SCALE * answer.margin:.2f} points"
     if answer.verdict == "different":
         p = format_p_clause(answer.p_different)
-        return f"Different by more than {size}, {scope} (one-sided t test, {p})."
+        return f"Different by more than {size} {scope} (one-sided t test, {p})."
     ends = format_difference_interval(answer.low, answer.high)
     inner = f"the {format_percent(2 * answer.level - 1)} interval {ends}"
     test = f"two one-sided t tests, {format_p_clause(answer.p)}"
     if answer.verdict == "equal within":
-        return f"Equal within {size}, {scope}: {inner} lies inside ({test})."
+        return f"Equal within {size} {scope}: {inner} lies inside ({test})."
     return (
-        f"Equality within {size} is not shown, {scope}: {inner} reaches beyond ({test}). The smallest margin "
+        f"Equality within {size} {scope} is not shown: {inner} reaches beyond ({test}). The smallest margin "
         f"that it would show is {round_points_up(answer.largest)} points."
     )
 
@@ -223,11 +269,11 @@ def _describe_claim(answer: Claim, who: str, scope: str) -> str:
     test = f"at {format_percent(answer.level)} (one-sided t test, {format_p_clause(p)})"
     least, most = f"{format_points(answer.low)} points", f"{format_points(answer.high)} points"
     if answer.verdict == "supported":
-        return f"The records support {size}, {scope}: the lead is at least {least} {test}."
+        return f"The records support {size} {scope}: the lead is at least {least} {test}."
     if answer.verdict == "contradicted":
-        return f"The records contradict {size}, {scope}: the lead is at most {most} {test}."
+        return f"The records contradict {size} {scope}: the lead is at most {most} {test}."
     return (
-        f"The records do not support {size}, {scope}: all that is sure {test} is a lead of at least {least}. "
+        f"The records do not support {size} {scope}: all that is sure {test} is a lead of at least {least}. "
         f"They don't rule it out: at most {most} are possible."
     )
 
@@ -298,8 +344,8 @@ def _describe_design(c: Comparison, level: SeedLevel) -> list[str]:
         if design.paired or design.test == "student":
             kind, equal = "sign flips", ""
         lines.append(
-            f"The exact test by {kind} needs no normal scores{equal}: {format_p_clause(exact.p)}; the "
-            f"smallest that it can give with so many seeds is {format_p_value(exact.minimum_p)}."
+            f"The exact test by {kind} needs no normal scores{equal}: {format_p_clause(exact.p)} (minimum "
+            f"attainable p: {format_p_value(exact.minimum_p)})."
         )
     if (row := level.unequal) and row.keeps is False:
         lines.append(
@@ -395,20 +441,20 @@ def _describe_plan(c: Comparison, plan: SeedPlan | None, power: Range | None) ->
     line = f"to show {detect} takes {seeds}"
     if not plan.sure:
         line = f"how many seeds show {detect} {seeds}; so small a pilot is none to plan from"
-    at_hand = format_sample_sizes(c).removesuffix(" against a method without seeds")
+    sizes = format_sample_sizes(c).removesuffix(" against a method without seeds")
     return [
-        f"Plan: {line}. The {at_hand} at hand show it with a chance of {chance}; the ranges come from a "
-        "spread that is only estimated."
+        f"Plan: {line}. The present {sizes} show it with a chance of {chance}; the ranges come from the "
+        "estimated spread."
     ]
 
 
 def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
     d = level.tasks[AVERAGE]
-    least = "The smallest p that it can give is"
+    least = "Minimum attainable p:"
     if c.headline.speaks_for != "items":
         ends = format_difference_interval(d.low, d.high)
-        least = f"For {name_checkpoints(c)} on further {name_items(c)}: interval {ends}, "
-        least += f"{format_p_clause(d.p)}, the smallest possible"
+        least = f"{name_checkpoints(c).capitalize()}, new items: interval {ends}, "
+        least += f"{format_p_clause(d.p)}; minimum attainable p:"
     drawn = f"(paired bootstrap, {d.draws:,} draws). It says nothing of other seeds."
     lines = [f"{least} {format_p_value(d.minimum_p)} {drawn}", *describe_units(c.suite, level.units)]
     lines += describe_rough_intervals(level.tasks)

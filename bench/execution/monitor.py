@@ -132,6 +132,17 @@ class CellStatus:
         later = estimate_eta(self.method, _read_work(self.news.get("later")), paces)
         return self._phase_eta(paces) + later
 
+    def measure_progress(self) -> float:
+        """Return the share of its work that is done, from 0 to 1, by steps of training and other units."""
+        finished, later = self.news.get("took"), _read_work(self.news.get("later")) or {}
+        pairs = finished.values() if isinstance(finished, dict) else ()
+        done = sum(finite_number(pair[0]) or 0.0 for pair in pairs if isinstance(pair, list) and pair)
+        total = done + sum(later.values()) + 1.0  # the present phase
+        if self.doing == events.TRAINS and (steps := self._read_number("steps")):
+            step = min(self._read_number("step"), steps)
+            done, total = done + step, total - 1.0 + steps
+        return max(0.0, min(1.0, done / total))
+
     def _phase_eta(self, paces: Paces) -> Eta:
         known = paces.get((self.method, self._work_name()))
         if self.doing == events.TRAINS:
@@ -261,6 +272,12 @@ class RunMonitor:
                 seconds[cell.method, name] += took
         return {key: seconds[key] / n for key, n in units.items()}
 
+    def measure_progress(self) -> float:
+        """Return the share of the planned cells that is done, from 0 to 1; running cells count in part."""
+        planned = max(sum(self.planned.values()), len(self.ended))
+        running = sum(cell.measure_progress() for cell in self.cells if cell.runs)
+        return min(1.0, (len(self.ended) + running) / planned) if planned else 0.0
+
     def estimate_eta(self) -> Eta:
         """Estimate the time until the run ends."""
         running, total, longest = [cell for cell in self.cells if cell.runs], Eta(), 0.0
@@ -286,7 +303,8 @@ class RunMonitor:
     def summary(self) -> str:
         """Return the state of the whole run in one line."""
         planned = max(sum(self.planned.values()), len(self.ended))
-        done = f"{len(self.ended)} of {_format_count(planned)} cells done"
+        percent = int(100 * self.measure_progress())
+        done = f"{len(self.ended)} of {_format_count(planned)} cells done ({percent}%)"
         if failed := sum(cell.news.get("state") in events.FAILED for cell in self.ended.values()):
             done += f", {failed} failed"
         if self.state == "gone":

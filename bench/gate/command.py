@@ -20,6 +20,7 @@ from bench.cli.options import (
     campaign_option,
     check_device,
     data_option,
+    details_option,
     format_option,
     level_option,
     load_plugin_options,
@@ -92,6 +93,7 @@ class _Judgement(NamedTuple):
 @level_option("Of the intervals, together.")
 @plugin_option
 @strict_option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
+@details_option
 @strict_option("--html", type=_FILE, metavar="FILE", help="Write a page.")
 @strict_option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
 @strict_option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
@@ -276,6 +278,7 @@ def _describe_build() -> dict[str, str]:
 
 def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
     """Print the verdict and write its files."""
+    from bench.cli.terminal import get_screen
     from bench.gate.verdict_page import page
     from bench.gate.verdict_tables import (
         format_gate_json,
@@ -289,9 +292,12 @@ def _print_verdict(gate: Gate, options: dict[str, Any]) -> None:
         click.echo(f"warning: {replace_unprintable(line)}", err=True)
     formats = {
         **{"html": page, "junit": format_junit, "json": format_gate_json, "summary": format_gate_markdown},
-        **{"text": format_gate_text, "markdown": format_gate_markdown},
+        "markdown": format_gate_markdown,
     }
-    click.echo(formats[options["form"]](gate), nl=False)
+    if options["form"] == "text":
+        click.echo(format_gate_text(gate, get_screen(), details=options["details"]), nl=False)
+    else:
+        click.echo(formats[options["form"]](gate), nl=False)
     for option in ("html", "junit", "json", "summary"):
         if options[option] is not None:
             content = formats[option](gate)

@@ -6,14 +6,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from xml.etree import ElementTree
 
 from bench.gate.verdict import BAD, POWER, CellVerdict, Drop, Gate, Question, Status, cell_name
-from bench.render.formats import markdown_escape, render_markdown
-from bench.render.formats import render_text as plain_text
+from bench.render.formats import FILE, Screen, fit_columns, markdown_escape, render_markdown, render_text
 from bench.render.grid import DASH, SCALE, Grid, format_difference, format_interval, format_score, no_width
+from bench.render.short_text import format_answers, format_short_text
 from bench.stats.difference_test import PAIRED, WELCH
 
 WORDS = {status: status.upper() if status in BAD else str(status) for status in Status}
@@ -27,6 +27,11 @@ _SHOWN = (Status.NEW, Status.UNCLEAR, *BAD, Status.DIFFERENT)
 _BLIND = 0.05
 """A cell that detects only larger drops is named: points / 100."""
 _WITH_TASKS = (Status.REGRESSION, Status.UNCLEAR, Status.IMPROVED, Status.CHANGED)
+_COLUMNS = (
+    *(("verdict", "method", "drop"), ("suite",), ("reference", "new"), ("interval",), ("question",)),
+    *(("seeds",), ("sees",), ("profile",), ("test",)),
+)
+"""Columns of a short table, the most needed first."""
 _TESTS = {
     PAIRED: "paired t over the seeds that both sides have",
     WELCH: "Welch's where most seeds are other ones",
@@ -52,7 +57,10 @@ def format_headline(gate: Gate) -> str:
         if not bad and not gate.wrong_values:
             return f"FAILED, the average alone; none of {cells} by itself"
         wrong = f" and {len(gate.wrong_values)} of {gate.known_values} known values" * bool(gate.wrong_values)
-        return f"FAILED, {bad} of {cells}{' and the average' * has_average}{wrong}"
+        word = "FAILED"
+        if all(cell.status is Status.UNVERIFIED for cell in all_bad):
+            word = "UNVERIFIED"
+        return f"{word}, {bad} of {cells}{' and the average' * has_average}{wrong}"
     counts = Counter(WORDS[cell.status] for cell in gate.cells)
     parts = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"PASSED, {cells}" + (f": {parts}" if parts else "")
@@ -248,9 +256,15 @@ def _describe_rules(gate: Gate) -> list[str]:
     return rules
 
 
-def format_gate_text(gate: Gate) -> str:
-    """Format for a terminal or a log: the table, then the verdict in one line."""
-    return f"{plain_text([build_gate_grid(gate)])}\n{describe_gate(gate)}\n"
+def format_gate_text(gate: Gate, screen: Screen = FILE, *, details: bool = False) -> str:
+    """Format for a terminal or a log: the verdict, then the table, then at most three notes or all."""
+    grid, verdict = build_gate_grid(gate), describe_gate(gate)
+    if details:
+        return f"{format_answers([verdict], screen)}\n{render_text([grid], screen)}"
+    shown = fit_columns(grid, screen, [names for names in _COLUMNS if set(names) & set(grid.header)])
+    columns = len(grid.header) - len(shown.header)
+    table = render_text([replace(shown, notes=())], screen)
+    return format_short_text([verdict], table, grid.notes, screen, columns=columns)
 
 
 def format_gate_markdown(gate: Gate) -> str:

@@ -142,10 +142,11 @@ def markdown_escape(text: str) -> str:
 
 @dataclass(frozen=True)
 class Screen:
-    """The screen of text tables: characters of a line, if limited, and True for styles (see NO_COLOR)."""
+    """The screen of text tables: its width and height, if limited, and True for styles (see NO_COLOR)."""
 
     width: int | None = None
     styled: bool = False
+    height: int | None = None
 
 
 FILE = Screen()
@@ -155,9 +156,7 @@ FILE = Screen()
 def render_text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
     """Return tables for a terminal, a file or a log, with inert texts; long names lose their middle."""
     output = StringIO()
-    inert: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    colours: dict[str, Any] = {"force_terminal": True} if screen.styled else {"color_system": None}
-    console = Console(file=output, width=_ENDLESS, legacy_windows=False, **inert, **colours)
+    console = _open_console(output, screen)
     for grid in grids:
         parts: Sequence[Grid] = [grid]
         notes: Sequence[str] = ()
@@ -172,6 +171,48 @@ def render_text(grids: Sequence[Grid], screen: Screen = FILE) -> str:
         console.print()
     lines = map(str.rstrip, output.getvalue().rstrip().split("\n"))
     return "\n".join(_COMMAND.sub(r"\1\\x3a:", line) for line in lines) + "\n"
+
+
+def _open_console(output: StringIO, screen: Screen) -> Console:
+    """Return a console that writes texts as they are."""
+    inert: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    colours: dict[str, Any] = {"force_terminal": True} if screen.styled else {"color_system": None}
+    return Console(file=output, width=_ENDLESS, legacy_windows=False, **inert, **colours)
+
+
+_COLOURS = {"ahead": "green", "behind": "red"}
+"""Words of answers that a terminal colours."""
+_COLOURED = (
+    (r"\b[1-9]\d* ahead\b|\bis ahead\b|^PASSED\b|^UPDATED\b", "green"),
+    (r"\b[1-9]\d* behind\b|^(FAILED|NOT COMPARABLE|UNVERIFIED)\b", "red"),
+)
+
+
+def style_words(line: str, screen: Screen) -> str:
+    """Return a line of an answer, on a terminal with its verdict's words in colour."""
+    if not screen.styled:
+        return line
+    text, output = Text(line), StringIO()
+    for pattern, colour in _COLOURED:
+        text.highlight_regex(pattern, colour)
+    _open_console(output, screen).print(text, soft_wrap=True, end="")
+    return output.getvalue()
+
+
+def fit_columns(grid: Grid, screen: Screen, order: Sequence[Sequence[str]]) -> Grid:
+    """Return the columns of a table that fit a screen's width, in the table's order.
+
+    Args:
+        order: Groups of columns, the most needed first. The first is kept in any case, and the next ones as
+            far as they fit, each as a whole. Other columns are left out.
+    """
+    console, chosen = _open_console(StringIO(), screen), set[str]()
+    for place, names in enumerate(order):
+        tried = pick_columns(grid, [n for n, name in enumerate(grid.header) if name in {*chosen, *names}])
+        wide = _table_width(console, _name_width(screen), tried)
+        if place == 0 or screen.width is None or wide <= screen.width:
+            chosen.update(names)
+    return pick_columns(grid, [n for n, name in enumerate(grid.header) if name in chosen])
 
 
 def _name_width(screen: Screen) -> int:
@@ -199,12 +240,14 @@ def _rich_table(grid: Grid, longest: int) -> RichTable:
 
 
 def _style_cell(cell: Value, shown: str) -> Text:
-    """A styled cell: best bold and green, second underlined, foreign figures dim."""
+    """A styled cell: best bold, second underlined, foreign figures dim, answers coloured."""
     text = Text(shown)
+    if isinstance(cell, str) and cell in _COLOURS:
+        text.stylize(_COLOURS[cell])
     if isinstance(cell, Quoted) and cell.grey:
         text.stylize("dim")
     if isinstance(cell, ScoreCell) and cell.mark:
-        text.stylize({BEST: "bold green", SECOND: "underline"}[cell.mark], 0, len(format_score(cell.mean)))
+        text.stylize({BEST: "bold", SECOND: "underline"}[cell.mark], 0, len(format_score(cell.mean)))
     return text
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
+from statistics import median
 from typing import Any
 
 from bench.comparison.campaign_intervals import MethodInterval, RecordInterval
 from bench.comparison.comparison import Comparison
 from bench.comparison.evidence import CheckpointPair
 from bench.comparison.finding import Corrected
-from bench.comparison.selection import Group, format_seeds
+from bench.comparison.selection import Group, format_seeds, group_by
 from bench.comparison.unit_notes import describe_units
 from bench.comparison.wording import (
     SCALE,
@@ -21,8 +22,10 @@ from bench.comparison.wording import (
     format_score_interval,
 )
 from bench.errors import printable
-from bench.records.record import AVERAGE
+from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import DASH, Grid, format_score, no_width
+from bench.render.method_names import printed_name
+from bench.reports.record_groups import run_label
 from bench.reports.tables.published_figures import matches_setup, published_lines
 from bench.stats.classification_statistics import McNemarTest
 from bench.stats.correlations import CorrelationTest
@@ -31,6 +34,10 @@ LOWEST = "exact p (lowest possible)"
 """Heading of an exact test's p, with the smallest p that so many seeds can give in parentheses."""
 FITTING = "corrected"
 """Heading of intervals at the level that agrees with the corrected p next to them."""
+IQM = "IQM"
+"""Heading of the interquartile mean."""
+CROSS_CHECKS = ("Williams", "Steiger", "by clusters", "McNemar")
+"""Headings of tests of the items of single checkpoints, beside the bootstrap."""
 TestsByTask = Mapping[str, CorrelationTest | McNemarTest | None]
 
 
@@ -56,6 +63,13 @@ def comparison_grid(c: Comparison) -> Grid:
         sides.append(f"{name} = {label} ({format_seeds(seeds)})")
     title = f"{c.profile}, suite {c.suite}: {', '.join(sides)}"
     return Grid(title, (*header, *tests), tuple(rows), ())
+
+
+def order_columns(grid: Grid) -> list[tuple[str, ...]]:
+    """Return the columns of a table of tasks of a short text, the most needed first, without cross-checks."""
+    names = [name for name in grid.header[4:] if name not in CROSS_CHECKS]
+    names.sort(key=lambda name: name == LOWEST)
+    return [grid.header[:4], *((name,) for name in names)]
 
 
 def _seed_header(c: Comparison) -> list[str]:
@@ -147,13 +161,38 @@ def checkpoint_grid(c: Comparison) -> Grid | None:
 def _checkpoint_tests(pair: CheckpointPair) -> dict[str, TestsByTask]:
     """The tests of a suite's checkpoints, by the heading of their column."""
     tests: dict[str, TestsByTask]
-    tests = {
-        "Williams": pair.williams,
-        "Steiger": pair.steiger,
-        "by clusters": pair.clustered,
-        "McNemar": pair.mcnemar,
-    }
+    tests = dict(zip(CROSS_CHECKS, (pair.williams, pair.steiger, pair.clustered, pair.mcnemar), strict=True))
     return {name: by_task for name, by_task in tests.items() if by_task}
+
+
+def describe_record_intervals(
+    methods: Sequence[MethodInterval], records: Sequence[RecordInterval]
+) -> list[str]:
+    """Return a line for every profile and suite: its records, its highest average, the widths over items."""
+    lines = []
+    places = group_by(records, lambda record: (record.profile, record.suite))
+    for (profile, suite), own in places.items():
+        names = {record.method for record in own}
+        line = f"{suite}, {profile}: {len(own)} records of {len(names)} methods"
+        spans = [record.intervals[AVERAGE] for record in own if record.intervals]
+        if spans:
+            width = median(high - low for low, high in spans)
+            line += f", intervals over items {SCALE * width:.2f} points wide (median)"
+        if len(spans) < len(own):
+            line += f", {len(own) - len(spans)} without one"
+        seeded = [one for one in methods if (one.profile, one.suite) == (profile, suite) and one.interval]
+        if seeded:
+            top = max(seeded, key=lambda one: one.mean)
+            line += f"; highest over seeds: {printed_name(printable(top.method))} {format_score(top.mean)} "
+            line += _span_text(top.interval)
+        lines.append(line)
+    return lines
+
+
+def failure_notes(records: Sequence[RunRecord]) -> list[str]:
+    """Return the note on failed records, which no table of intervals has."""
+    names = [printable(run_label(record)) for record in records]
+    return [f"Failed, so without an interval: {', '.join(names)}."] if names else []
 
 
 def method_interval_grid(methods: list[MethodInterval], campaign: str, level: float) -> Grid:
@@ -162,12 +201,12 @@ def method_interval_grid(methods: list[MethodInterval], campaign: str, level: fl
     for one in methods:
         scores = format_score(one.mean), format_score(one.sd), _span_text(one.interval), format_score(one.iqm)
         rows.append((printable(one.method), one.profile, one.suite, format_seeds(one.seeds), *scores))
-    header = ("method", "profile", "suite", "seeds", "avg", "sd", f"seeds {format_percent(level)}", "IQM")
-    note = (
-        "seeds: Student's interval of the mean, allowing for other seeds. IQM: mean of the middle half of "
-        "the scores over seeds and tasks; nothing is concluded from it."
+    header = ("method", "profile", "suite", "seeds", "avg", "sd", f"seeds {format_percent(level)}", IQM)
+    notes = (
+        "seeds: Student's interval of the mean, for new seeds.",
+        "IQM: mean of the middle half of the scores over seeds and tasks; nothing is concluded from it.",
     )
-    return Grid(f"Methods of campaign {campaign}", header, tuple(rows), (note,))
+    return Grid(f"Methods of campaign {campaign}", header, tuple(rows), notes)
 
 
 def record_interval_grid(

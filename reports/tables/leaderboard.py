@@ -204,7 +204,7 @@ class Leaderboard:
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
     """Return the printed leaderboard of every profile and suite."""
-    return [_leaderboard_grid(table, data=campaign.pairs) for table in all_leaderboards(campaign)]
+    return [make_leaderboard_grid(table, data=campaign.pairs) for table in all_leaderboards(campaign)]
 
 
 def all_leaderboards(campaign: Campaign) -> list[Leaderboard]:
@@ -379,7 +379,7 @@ def required_notes(
     return [*notes, *selection_notes(records, campaign.shown), *dev_notes(records), *record_notes(records)]
 
 
-def _leaderboard_grid(table: Leaderboard, *, data: bool) -> Grid:
+def make_leaderboard_grid(table: Leaderboard, *, data: bool) -> Grid:
     """The table; as ``data`` it has the ends of intervals as numbers."""
     trains = any(row.sentences is not None for row in table.rows)
     header = ["method", "seeds", *table.tasks, "sd", *["rank"] * bool(table.tests)]

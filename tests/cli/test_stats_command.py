@@ -77,6 +77,8 @@ def test_every_record_gets_its_items_interval_and_every_method_that_of_its_seeds
     code, out, err = cli("stats", *FEW)
     assert (code, err) == (0, "")
     average = f"{100 * overlap['mean']:.2f}"
+    assert f"{average} - -" in " ".join(out.split())
+    code, out, err = cli("stats", *FEW, "--details")
     assert f"{average} - - {average}" in " ".join(out.split())
     assert missing_facts(out, "percentile interval", "(100 draws)") == []
 

@@ -118,7 +118,7 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     take(4)
     code, out, err = cli("compare", "noise", NOISY, "--seeds-only")
     assert (code, err) == (0, "")
-    assert not missing_facts(out, "4 seeds", "no difference", NOISY, "+0.00 points", "95%")
+    assert not missing_facts(out, "4 seeds each", "no difference shown", NOISY, "+0.00", "95%")
     assert NOT_RECOMPUTED not in out
     assert NOT_RECOMPUTED not in cli("compare", "noise", NOISY, "--draws", "100")[1]
     a, b = group(tmp_path, "noise", shifted(0.1)), group(tmp_path, NOISY)
@@ -132,7 +132,7 @@ def test_it_says_what_the_seeds_show_and_what_not(cli: Cli, take: Take, tmp_path
     ends, p = [round(100 * d.low, 2), round(100 * d.high, 2)], round(d.p, 4)
     said, turned = describe_verdict(found), describe_verdict(compare(b, a))
     assert numbers_in(said)[1:8] == [10, 95, *ends, p, 4]  # after the scale in the name
-    assert not missing_facts(said, "further seeds", "noise is ahead", f"noise - {NOISY} =", "Welch's")
+    assert not missing_facts(said, "New seeds", "noise is ahead", f"noise - {NOISY} =", "Welch's")
     assert (numbers_in(turned)[1], "noise is ahead" in turned) == (-10, True)
 
 
@@ -227,7 +227,7 @@ def test_items_are_drawn_in_pairs_and_each_correlation_anew(cli: Cli, take: Take
     assert pair["steiger"]["MINI-dev"]["p"] == pytest.approx(steiger(r12, r13, r23, 900).p)
     size, *ends = (round(100 * d[name], 2) for name in ("difference", "low", "high"))
     assert numbers_in(found["verdict"].replace("noise#2", "")) == [2, size, 95, *ends, 0.0198]
-    assert not missing_facts(found["verdict"], "checkpoints alone", "word_overlap is ahead")
+    assert not missing_facts(found["verdict"], "2 checkpoints, new items", "word_overlap is ahead")
     assert numbers_in(found["statements"][0]) == [0.0198, 100]
 
 
@@ -269,7 +269,7 @@ def test_two_campaigns_are_compared_method_by_method(cli: Cli, take: Take, tmp_p
     (repeats,) = (line for line in noise["limits"] if "one specification" in line)
     assert numbers_in(repeats) == [10, 9]
     assert (overlap["test"], overlap["p"], overlap["difference"]) == ("items", 1, 0)
-    assert not missing_facts(overlap["verdict"], "two encoders", "no difference", "word_overlap (local)")
+    assert not missing_facts(overlap["verdict"], "two encoders", "no significant", "word_overlap (local)")
     assert (noise["test"], noise["seed_level"]["design"]["pairs"]) == ("components", "have one specification")
     (one,) = as_json(cli, "noise", "results/again/mini/noise")
     assert (one["first"], one["second"], one["corrected"]) == ("noise (local)", "noise (again)", None)
@@ -341,7 +341,7 @@ def test_without_items_the_seeds_still_speak(cli: Cli, take: Take, tmp_path: Pat
         reason = ["predictions", "mini-dev.npz", "run the cell again"]
     (found,) = as_json(cli, "noise", NOISY)
     assert found["item_level"] is None
-    assert not missing_facts(found["verdict"], "further seeds", "2 seeds", "no difference")
+    assert not missing_facts(found["verdict"], "New seeds", "2 seeds", "no significant")
     (line,) = (line for line in found["statements"] if line.startswith("Items: left out: "))
     assert not missing_facts(line, *reason)
     assert not missing_facts(refusal(cli, "compare", "noise#2", f"{NOISY}#2"), *reason)
@@ -410,7 +410,7 @@ def test_limits_name_what_else_differs(take: Take, tmp_path: Path) -> None:
 
 def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) -> None:
     take(5)
-    code, out, err = cli("compare", "noise", NOISY, "--draws", "100", "--level", "0.9")
+    code, out, err = cli("compare", "noise", NOISY, "--draws", "100", "--level", "0.9", "--details")
     assert (code, err) == (0, "")
 
     def numbers(start: str) -> list[list[float]]:
@@ -424,8 +424,8 @@ def test_both_levels_stand_side_by_side(cli: Cli, take: Take, tmp_path: Path) ->
     assert numbers("Checkpoint by checkpoint") == [[1, 0.1]]
     assert numbers("noise scores above") == [[2, 50, 25, 50, 90, 22, 78, 0]]
     assert numbers("Almost stochastic")[0][1:] == [0.5, round(100 * find_coverage("aso", 5, 5).measured)]
-    assert numbers("For these 10 checkpoints") == [[10, 0, 0, 1, 0.0198, 100]]
-    assert not missing_facts(out, "seeds 90%", "items 90%", "The 5 seeds", "chance of 12%")
+    assert numbers("These 10 checkpoints") == [[10, 0, 0, 1, 0.0198, 100]]
+    assert not missing_facts(out, "seeds 90%", "items 90%", "The present 5 seeds", "chance of 12%")
 
 
 def test_equal_scores_give_no_effect_size_and_no_power(take: Take, tmp_path: Path) -> None:

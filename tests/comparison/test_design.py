@@ -195,7 +195,7 @@ def test_a_sign_flip_of_five_pairs_cannot_show_anything() -> None:
     assert found.headline.interval is None  # the t interval leaves out 0, the test shows nothing
     said = describe_verdict(found)
     assert numbers_in(said) == [5, 95, 0.0625, 0.5, 95]
-    assert not missing_facts(said, "5 pairs", "cannot", "sign-flip", "t interval")
+    assert not missing_facts(said, "5 paired runs", "cannot", "sign-flip", "t interval")
 
 
 def test_two_pairs_have_no_correlation_and_say_how_little_they_are() -> None:

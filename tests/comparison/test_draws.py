@@ -76,7 +76,7 @@ def test_without_data_kept_draws_serve_and_it_is_said(
     code, out, err = cli("compare", "noise", "word_overlap", *FEW)
     assert (code, err) == (0, "")
     assert out.count(UNCHECKED) == 1
-    assert not missing_facts(out, "further seeds", "further test pairs")
+    assert not missing_facts(out, "new seeds", "new items")
     code, out, err = cli("compare", "noise", "word_overlap", "--seeds-only", "--format", "json")
     assert (code, err) == (0, "")
     assert sum(UNCHECKED in line for line in json.loads(out)[0]["statements"]) == 1

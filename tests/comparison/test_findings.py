@@ -136,8 +136,12 @@ def test_the_verdict_speaks_for_seeds_and_items_where_both_are_there(cli: Cli) -
     assert components["paired"] is True
     assert found["interval"] == [both["low"], both["high"]]
     assert both["high"] - both["low"] >= seeds["high"] - seeds["low"]
-    assert not missing_facts(found["verdict"], "further test pairs", "5 pairs", "no difference")
-    assert not missing_facts(found["statements"][0], "these test pairs", "5 pairs", "no difference")
+    assert not missing_facts(
+        found["verdict"], "New seeds, new items", "5 paired runs", "no significant difference"
+    )
+    assert not missing_facts(
+        found["statements"][0], "New seeds, these items", "5 paired runs", "no significant difference"
+    )
     assert found["asked"] == {"detect": 0.005, "margin": None, "claim": None, "published": {}}
     assert found["answers"]["plan"]["spread"]["design"] == "pairs"
     assert found["seed_level"]["design"]["pairs"] == "have 2 trained stages in common"
@@ -146,11 +150,11 @@ def test_the_verdict_speaks_for_seeds_and_items_where_both_are_there(cli: Cli) -
 @pytest.mark.parametrize(
     ("arguments", "facts", "test"),
     [
-        ("--for seeds", ("further seeds", "these test pairs"), "paired"),
-        ("--for items", ("10 checkpoints alone", "jtcse is ahead"), "items"),
-        ("--for both --test welch", ("further seeds", "further test pairs"), "components"),
-        ("--test sign-flip", ("further seeds", "5 pairs", "cannot"), "sign-flip"),
-        ("--seeds-only", ("further seeds", "these test pairs"), "paired"),
+        ("--for seeds", ("New seeds, these items",), "paired"),
+        ("--for items", ("10 checkpoints, new items", "jtcse is ahead"), "items"),
+        ("--for both --test welch", ("New seeds, new items",), "components"),
+        ("--test sign-flip", ("New seeds", "5 paired runs", "cannot"), "sign-flip"),
+        ("--seeds-only", ("New seeds, these items",), "paired"),
     ],
 )
 def test_the_scope_can_be_chosen(cli: Cli, arguments: str, facts: tuple[str, ...], test: str) -> None:
@@ -173,9 +177,9 @@ def test_scopes_without_a_test(cli: Cli, arguments: str, facts: tuple[str, ...])
     )
 
 
-@pytest.mark.parametrize(("form", "fact"), [("markdown", "further seeds"), ("latex", "\\toprule")])
+@pytest.mark.parametrize(("form", "fact"), [("markdown", "New seeds"), ("latex", "\\toprule")])
 def test_other_formats_hold_the_verdict_too(cli: Cli, form: str, fact: str) -> None:
-    assert not missing_facts(run(cli, "--format", form), fact, "further test pairs", "5 pairs")
+    assert not missing_facts(run(cli, "--format", form), fact, "new items", "5 paired runs")
 
 
 def test_the_coverage_that_is_quoted_fits_the_test_and_its_numbers() -> None:

@@ -152,7 +152,7 @@ def test_time_left_is_a_lower_bound_until_known(folder: Path, run: RunMonitor, c
     for seed in range(3):
         cell = begin_cell(folder, str(seed), clock, seed=seed)
         seen += [(seed, now, look(run)) for now in run_whole(cell, clock)]
-    assert (look(run), run.summary()) == (Eta(), "3 of 3 cells done, 0 s left")
+    assert (look(run), run.summary()) == (Eta(), "3 of 3 cells done (100%), 0 s left")
     for seed, now, left in seen:
         truth = clock.now - now
         assert left.seconds <= 1.1 * truth, (seed, now, left)
@@ -172,7 +172,7 @@ def test_failed_cells_are_left_out_of_paces(root: Path, clock: Clock) -> None:
             cell.end(state, {})
         run = RunMonitor(made)
         look(run)
-        assert run.summary() == "3 of 10 cells done, 2 failed, 70 min left"
+        assert run.summary() == "3 of 10 cells done (30%), 2 failed, 70 min left"
 
 
 def test_cells_whose_stages_are_done_are_another_kind(folder: Path, run: RunMonitor, clock: Clock) -> None:
@@ -190,7 +190,7 @@ def test_cells_whose_stages_are_done_are_another_kind(folder: Path, run: RunMoni
 def test_an_unknown_time_is_a_bound_or_a_mark(folder: Path, run: RunMonitor, clock: Clock) -> None:
     cell = begin_cell(folder, "a", clock)
     look(run)
-    assert (run.summary(), run.rows()[0][-1]) == ("0 of 3 cells done, ? left", "?")
+    assert (run.summary(), run.rows()[0][-1]) == ("0 of 3 cells done (0%), ? left", "?")
     steps = train_stage(cell, clock, "k1", 2)
     next(steps), next(steps)
     look(run)  # how long a dev evaluation takes is open
@@ -362,7 +362,7 @@ def test_a_run_shows_its_running_cells(cli: Cli, tmp_path: Path, monkeypatch: py
     assert (cell[0]["method"], cell[0]["suites"]) == ("noise", ["toy"])
     assert [line["doing"] for line in cell[1:]] == ["wait", "load", "evaluate", "end"]
     assert (cell[-1]["state"], list(cell[-1]["scores"])) == ("ran", ["toy"])
-    assert out.startswith("local: 1 of 2 cells done, ")
+    assert out.startswith("local: 1 of 2 cells done (50%), ")
     assert out.endswith(" s left\n")
     assert "more than" not in out  # the plan names the work as the cells do
     assert not (tmp_path / "results" / "local" / ".running").exists()

@@ -245,11 +245,11 @@ def test_the_sentence_says_once_how_changes_are_accepted() -> None:
     assert "--update" not in describe_gate(gate_of(PASSED, whole().cells[2]))
 
 
-def test_the_text_ends_with_the_sentence_and_markdown_begins_with_it() -> None:
+def test_text_and_markdown_begin_with_the_sentence() -> None:
     gate = whole()
-    assert format_gate_text(gate).endswith(f"\n\n{describe_gate(gate)}\n")
+    assert format_gate_text(gate).startswith(f"{describe_gate(gate)}\n\n")
     pairs = replace(gate, cells=tuple(cell for cell in gate.cells if cell.test != "Welch"))
-    assert max(map(len, format_gate_text(pairs).split("\n\n")[1].splitlines())) <= 120
+    assert max(map(len, format_gate_text(pairs).split("\n\n")[2].splitlines())) <= 120
     assert not missing_facts(format_gate_markdown(gate)[:60], "## bench check", "**FAILED, 5 of")
     assert "warning: torch then" in format_gate_markdown(gate)
 
@@ -367,7 +367,7 @@ def test_no_name_becomes_an_element_of_the_page() -> None:
     names = [case.get("name", "") for case in suite]
     assert any(name.startswith('<b>&"x"|`[y](z)\ufffd[31m\ufffd\ufffd') for name in names)
     marked = format_gate_markdown(whole(HOSTILE))
-    for said in (format_gate_text(whole(HOSTILE)), marked):
+    for said in (format_gate_text(whole(HOSTILE), details=True), format_gate_text(whole(HOSTILE)), marked):
         assert all(line.isprintable() and not line.lstrip().startswith("::") for line in said.splitlines())
     assert missing_facts(marked, "<b>", "[y](") == ["<b>", "[y]("]
     assert len({line.replace("\\|", "").count("|") for line in marked.splitlines() if line[:1] == "|"}) == 1

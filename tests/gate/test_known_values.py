@@ -191,7 +191,9 @@ def test_the_sentence_counts_cells_and_values() -> None:
     cell = CellVerdict(("mini", "words", "toy"), Status.EQUAL, (1,), (1,))
     fine, wrong = (add_known_values(Gate((cell,), 0.005, 0.95), [take(), take(n)]) for n in (0.4, 0.5))
     assert describe_gate(fine) == "PASSED, 1 cell: 1 equal"
-    assert "2 results that were derived without the program, none of them wrong" in format_gate_text(fine)
+    assert "2 results that were derived without the program, none of them wrong" in format_gate_text(
+        fine, details=True
+    )
     assert describe_gate(wrong) == (
         "FAILED, 0 of 1 cell and 1 of 2 known values: known value: four tenths failed: "
         "expected 0.4 (by hand), computed 0.5"

@@ -201,7 +201,7 @@ def test_only_a_terminal_gets_styles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = render_text(grids, Screen(80, styled=True))
-    assert "\x1b[1;32m50.00\x1b[0m\N{PLUS-MINUS SIGN}10.00*" in shown
+    assert "\x1b[1m50.00\x1b[0m\N{PLUS-MINUS SIGN}10.00*" in shown
     assert "\x1b[4m40.00\x1b[0m" in shown
     assert "\x1b[2m(7.0)\x1b[0m" in shown
     assert "Bold: best." in shown
@@ -215,12 +215,13 @@ def test_only_a_terminal_gets_styles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_is_whole_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert get_screen() == FILE
     assert get_screen(70) == Screen(70)
     monkeypatch.setattr("sys.stdout", Terminal())
-    assert get_screen() == Screen(50, styled=True)
-    assert get_screen(70) == Screen(70, styled=True)
+    assert get_screen() == Screen(50, styled=True, height=24)
+    assert get_screen(70) == Screen(70, styled=True, height=24)
 
 
 @pytest.mark.parametrize("name", ["", *(n.replace("SWEEP", "caels") for n in TABLES)])
