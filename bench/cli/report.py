@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,12 +141,8 @@ def report_command(
     paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
         form = _check_latex_format(form, table, given[0])
-    for option, asked in (("--standalone", standalone), ("--sd", sd is not None)):
-        if asked and form != "latex":
-            raise InputError(f"{option} is for LaTeX", where="bench report", hint="add --format latex")
-    for option, asked in (("--width", width is not None), ("--details", details)):
-        if asked and form != "text":
-            raise InputError(f"{option} is for text", where="bench report", hint="leave it out")
+    _check_form_options(form, {"--standalone": standalone, "--sd": sd is not None}, "latex", "LaTeX")
+    _check_form_options(form, {"--width": width is not None, "--details": details}, "text", "text")
     source, damaged = _load_campaign(**chosen, published=form == "latex")
     try:
         method_ids = list(dict.fromkeys(record.method for record in source.records))
@@ -167,6 +163,14 @@ def report_command(
         for path in draw_figures(all_figures(source), figures):
             print_stderr(f"figure: {path}")
     _raise_damaged(damaged)
+
+
+def _check_form_options(form: str, options: Mapping[str, bool], needed: str, title: str) -> None:
+    """Raise InputError for an option of another format than the chosen one."""
+    for option, asked in options.items():
+        if asked and form != needed:
+            hint = f"add --format {needed}" if needed == "latex" else "leave it out"
+            raise InputError(f"{option} is for {title}", where="bench report", hint=hint)
 
 
 def _check_latex_format(form: str, table: str | None, option: str) -> str:

@@ -14,6 +14,7 @@ SCALE = 100.0  # tables print scores x 100; records, csv and json hold the metri
 DASH = "-"
 BEST, SECOND = "best", "second"
 CAPTION = "Bold: best; underlined: second, or best where several are equal as printed."
+_LEAST_P = 0.0001
 K = TypeVar("K", bound=Hashable)
 
 
@@ -172,6 +173,15 @@ def format_interval(low: float | None, high: float | None) -> str:
 def interval_end(value: float) -> str:
     """Return an end of an interval x 100; one near 0 keeps a digit other than 0."""
     return f"{SCALE * value:+.1g}" if 0 < abs(SCALE * value) < 0.005 else format_difference(value)
+
+
+def format_p_value(p: float) -> str:
+    """Return a p value with four decimals.
+
+    >>> format_p_value(0.0312), format_p_value(0.00002)
+    ('0.0312', '<0.0001')
+    """
+    return f"{p:.4f}" if p >= _LEAST_P else f"<{_LEAST_P}"
 
 
 def plus_minus(cell: ScoreCell) -> str:

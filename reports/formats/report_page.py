@@ -20,6 +20,7 @@ from bench.render.grid import (
     ScoreCell,
     format_difference,
     format_interval,
+    format_p_value,
     format_score,
 )
 from bench.render.template import own_file, page_environment
@@ -79,6 +80,7 @@ def report_environment() -> Environment:
         "difference": format_difference,
         "data": _figure_data,
         "interval": _interval_text,
+        "p_value": format_p_value,
         "ends": lambda against: format_interval(*(against.interval or (None, None))) if against else DASH,
     }
     environment.tests |= {

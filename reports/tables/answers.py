@@ -19,7 +19,15 @@ from bench.render.forest import (
     draw_ticks,
     make_cell_axis,
 )
-from bench.render.grid import DASH, SCALE, format_difference, format_interval, format_score, interval_end
+from bench.render.grid import (
+    DASH,
+    SCALE,
+    format_difference,
+    format_interval,
+    format_p_value,
+    format_score,
+    interval_end,
+)
 from bench.reports.campaign import Campaign
 from bench.reports.campaign_setting import describe_setting, describe_suite, describe_title
 from bench.reports.record_groups import by_method, finished_records
@@ -264,7 +272,7 @@ class Answers:
                 ends = map(interval_end, one.interval) if one.interval else ("", "")
                 numbers = map(_pack_number, (format_difference(one.difference), *ends))
                 tested = one.p is not None
-                p, code = (f"{one.p:.4f}", ANSWERS.index(one.answer)) if tested else ("", "")
+                p, code = (format_p_value(one.p), ANSWERS.index(one.answer)) if tested else ("", "")
                 lines.append([place[method], *numbers, p.removeprefix("0."), code])
             ticks = [f"{tick:g}" for tick in axis.ticks]
             against[place[baseline]] = {
@@ -299,7 +307,7 @@ def describe_test(difference: BaselineDifference) -> str:
     if difference.p is None:
         return difference.test
     interval = format_interval(*(difference.interval or (None, None)))
-    return f"{interval}, p {difference.p:.4f}"
+    return f"{interval}, p {format_p_value(difference.p)}"
 
 
 def heat_style(points: float) -> str:

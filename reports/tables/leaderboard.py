@@ -19,6 +19,7 @@ from bench.render.grid import (
     format_difference,
     format_interval,
     format_number,
+    format_p_value,
     format_score,
     hide_deviation,
     interval_end,
@@ -80,7 +81,6 @@ OF_COLUMNS = (
     *("Collapsed seeds", "No run of a row"),
 )
 """How the notes on the columns of ranks and answers begin."""
-_LEAST_P = 0.0001
 BOLD = "Bold: may be the best of its column; no other row's simultaneous interval against it is above 0."
 
 
@@ -415,5 +415,5 @@ def _answer_cells(row: LeaderboardRow, baseline: str, *, data: bool) -> list[Val
         ends.append(DASH if end is None else Printed(interval_end(end), end))
     p: Value = DASH
     if against.p is not None:
-        p = Printed(f"{against.p:.4f}" if against.p >= _LEAST_P else f"<{_LEAST_P}", against.p)
+        p = Printed(format_p_value(against.p), against.p)
     return [difference, format_interval(low, high), *ends, p, row.answer]
