@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from bench.comparison.questions import DETECT
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord
 from bench.render.grid import (
@@ -221,6 +220,8 @@ _NOTES = (
 
 def neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
     """Return the table of neighbours, if some were tested."""
+    from bench.comparison.questions import DETECT  # loads scipy.stats, which is slow
+
     tests = run_pairwise_tests(campaign, records)
     ranking = tests.of()
     rows = []
@@ -239,6 +240,7 @@ def neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | N
 
 def _required_seeds(tests: PairwiseTests, pair: RankedPair) -> tuple[str, str]:
     """Seeds for half a point, and for the measured difference."""
+    from bench.comparison.questions import DETECT
     from bench.stats.seed_planning import describe_seed_plan, plan_seeds
 
     spread = tests.spread(pair.first, pair.second)
