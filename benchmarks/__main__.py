@@ -78,7 +78,7 @@ SCRIPTS = (
     Script("stats", ("--only", "clusters"), ("--only", "clusters", "--draws", "100")),
     Script("coverage", quick=("--quick",)),
     Script("gradient_probe", quick=("--peer-cells", "1")),
-    Script("report", quick=("--methods", "4", "--seeds", "2", "--rounds", "1")),
+    Script("report", quick=("--methods", "4", "--seeds", "2", "--rounds", "1", "--rows", "9")),
     Script("site_build", quick=("--campaigns", "2", "--methods", "2", "--seeds", "2")),
     Script("end_to_end", quick=("--methods", "word_overlap", "--seeds", "1", "--suite", "toy")),
     Script(

@@ -3,10 +3,14 @@
 Records, predictions and kept draws of the items are made up in a folder of their own. Each format is a fresh
 process, as a user starts it; the least CPU time of ``--rounds`` counts. None may load torch.
 
+Tables of ``--rows`` plain rows, all of them paired and tested with one another, show how the text grows with
+their number.
+
 With ``--data``, scores of 400 more records are recomputed from their predictions, the first time and once
 they are remembered.
 
-    python benchmarks/report.py [--methods 25] [--seeds 5] [--rounds 3] [--keep DIR] [--data DIR]
+    python benchmarks/report.py [--methods 25] [--seeds 5] [--rounds 3] [--rows 125 250 500]
+        [--keep DIR] [--data DIR]
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from bench.stats.item_units import SuiteUnits
 
 LIMITS = {"text": 3.0, "csv": 3.0, "latex": 3.0, "html": 6.0}
 MEGABYTES = 3.0
+ROWS = {500: 10.0}
+"""CPU seconds of the text of so many rows."""
 REMEMBERED = 3.0
 """CPU seconds of the second report of 400 records, as csv."""
 _CODE = (
@@ -56,6 +62,26 @@ def make_campaign(root: Path, methods: int, seeds: int) -> None:
             record = make_record(method, seed, values, number)
             record = store.write(RecordPlace("speed", method, seed, "sts7"), record, predictions)
             write_draws(CampaignRun(store, record), values, rng)
+
+
+def make_rows_campaign(root: Path, rows: int, seeds: int) -> None:
+    """Write records without predictions, of plain rows whose runs of a seed are pairs."""
+    store, rng = ResultStore(root, f"rows-{rows}"), np.random.default_rng(1)
+    store.prepare()
+    for number in range(rows):
+        method = "simcse" if number == 0 else f"method{number}"
+        for seed in range(1, seeds + 1):
+            values = {task: float(0.6 + 0.0005 * number + rng.normal() / 200) for task in PAIRS}
+            record = replace(make_record(method, seed, values, number), options={"batch_size": 64})
+            store.write(RecordPlace("speed", method, seed, "sts7"), record, None)
+
+
+def measure_rows(root: Path, rows: int, seeds: int) -> float:
+    """Return the CPU seconds of the text of so many rows."""
+    make_rows_campaign(root, rows, seeds)
+    arguments = ["report", "--results", str(root), "--campaign", f"rows-{rows}"]
+    with (root / "rows.txt").open("wb") as stream:
+        return round(run_timed([sys.executable, "-c", _CODE, *arguments], stream)[1], 1)
 
 
 def make_scored_campaign(root: Path, data: Path, methods: int = 20, seeds: int = 20) -> None:
@@ -138,6 +164,7 @@ def main() -> None:
     parser.add_argument("--methods", type=int, default=25)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, nargs="*", default=[125, 250, 500])
     add_json(parser)
     parser.add_argument("--keep", type=Path, help="Keep campaign and outputs here.")
     parser.add_argument("--data", type=Path, help="Evaluation data, to recompute scores of sts7.")
@@ -157,6 +184,11 @@ def main() -> None:
             what = f"{form} of {given.methods} methods x {given.seeds} seeds"
             show(given.json, within(f"report {form}", what, ours=min(times), unit="CPU s", goal=limit))
             assert given.json or min(times) < limit, f"{form} took {min(times)} CPU seconds, {limit} allowed"
+        for rows in given.rows:
+            seconds = facts[f"rows_{rows}"] = measure_rows(root, rows, given.seeds)
+            goal = ROWS.get(rows, max(ROWS.values()))
+            what = f"text of {rows} rows x {given.seeds} seeds, all tested with one another"
+            show(given.json, within(f"report {rows} rows", what, ours=seconds, unit="CPU s", goal=goal))
         if given.data is not None:
             first, second = measure_recomputation(root, given.data.resolve(), given.rounds)
             facts |= {"recomputed": first, "remembered": second}

@@ -155,9 +155,9 @@ class _Draws:
 
 def _sum_seeds(values: FloatArray) -> FloatArray:
     """Return the (draws,) sums of (seeds, draws), in numpy's order of adding the seeds of each draw."""
-    if len(values) < _BLOCK:
-        return values.sum(axis=0)
-    return np.ascontiguousarray(values.T).sum(axis=1)
+    in_order = values if len(values) < _BLOCK else np.ascontiguousarray(values.T)
+    sums: FloatArray = in_order.sum(axis=0 if in_order is values else 1)
+    return sums
 
 
 _draws_of = lru_cache(maxsize=32)(_Draws)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from bench.stats.spread import Spread
 
 ALPHA = 0.05
-Array, Places = NDArray[np.float64], NDArray[np.intp]
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 
 class PairwiseTests:
@@ -257,8 +258,8 @@ class PairwiseTests:
             effective = self._units.effective_clusters(task, AVERAGE)
         elif self.with_items:
             methods = list(self._groups)
-            places = (np.array([methods.index(method)]) for method in (a, b))
-            parts = [(float(part[0]), df) for part, df in self._item_variances(*places, task)]
+            i, j = np.array([methods.index(a)]), np.array([methods.index(b)])
+            parts = [(float(part[0]), df) for part, df in self._item_variances(i, j, task)]
         test = pair_test(
             x,
             y,
