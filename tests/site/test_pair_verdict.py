@@ -155,9 +155,7 @@ def test_rows_that_the_leaderboard_sets_aside_have_their_own_test(tmp_path: Path
     assert judge.judge("a", "fixed").seeds == (3, 0)
     assert judge.judge("fixed", "constant").answer == "untested"
     text = judge.judge("once", "shared").describe("once", "shared")
-    wanted = (
-        "once is 2.00 below shared (1 and 2 seeds): not tested, as shared is set aside (whose"
-    )
+    wanted = "once is 2.00 below shared (1 and 2 seeds): not tested, as shared is set aside (whose"
     assert text.startswith(wanted)
     assert judge.tested == 9  # all pairs of a, b, c, fixed and constant but the last two
 
