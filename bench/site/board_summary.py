@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import mode
 
 from bench.records.record import RunRecord
-from bench.render.grid import BEST, SCALE
+from bench.render.grid import BEST, SCALE, shorten_names
 from bench.reports.campaign_setting import describe_setting, describe_title, is_synthetic
 from bench.reports.tables.baseline_family import AHEAD, BEHIND, EQUAL, OPEN
 from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow
 
-_MOST_NAMES = 6
+_MOST_NAMES, _LONGEST = 6, 40  # of a verdict, and characters of each
 
 
 @dataclass(frozen=True)
@@ -90,4 +90,5 @@ def _describe_verdict(
 
 def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    shown = shorten_names(names[:_MOST_NAMES], _LONGEST).values()
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -284,7 +284,7 @@ def test_a_failed_cell_is_no_zero(tmp_path: Path) -> None:
     used = (tmp_path / "site/campaigns/one/index.html").read_text().split('type="application/json">')[1]
     steps = json.loads(used.partition("</script>")[0])["steps"]
     assert [sorted(row[0] for row in step) for step in steps] == [["esimcse", "simcse"]] * 2
-    assert "4, 2 failed" in read(tmp_path / "site/index.html").text
+    assert "4 records, 2 failed" in read(tmp_path / "site/index.html").text
     places = (tmp_path / "site/data/compare.js").read_text()
     assert "mhe" not in places
 

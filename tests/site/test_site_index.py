@@ -102,7 +102,7 @@ def test_a_row_named_differently_in_two_campaigns_shows_its_id(tmp_path: Path) -
     assert choose_names(entries[:1]) == {"untrained": entries[0].lines[0].shown}
 
 
-def test_the_first_page_shows_cards_and_keeps_the_table(tmp_path: Path) -> None:
+def test_the_first_page_shows_a_card_a_campaign(tmp_path: Path) -> None:
     real(tmp_path / "results", "synthetic")
     small(tmp_path / "results", "text", "simcse", "tncse", "jtcse", seeds=3)
     toy = ResultStore(tmp_path / "results", "text")
@@ -118,9 +118,7 @@ def test_the_first_page_shows_cards_and_keeps_the_table(tmp_path: Path) -> None:
     assert "one row: nothing to compare" in cards[1]
     assert page.index("not a benchmark") > page.index(cards[1])
     assert page.index("not a benchmark") < page.index(cards[2])
-    table = page[page.index("<details") : page.index("</details>")]
-    assert table.count("<tr>") == 4
-    assert "campaigns.csv" in table
+    assert "campaigns.csv" in page
     assert dead_links(tmp_path / "site") == []
 
 

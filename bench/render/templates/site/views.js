@@ -146,6 +146,7 @@
     };
     const show = (index, asked) => {
       const names = [index.rows[a.value], index.rows[b.value]];
+      [a.title, b.title] = names;
       const both = names.map((name) => index.rows.indexOf(name));
       const places = index.places.filter(([, , , rows]) => both.every((number) => rows.includes(number)));
       if (!asked) history.replaceState(null, "", `#${names.map(encodeURIComponent).join(",")}`);
