@@ -198,7 +198,7 @@ def test_reports_and_results_side_never_name_torch_and_run_side_never_jinja() ->
         if room(name) in ("reports", "render", "stats", "records", "comparison", "config"):
             assert not heads & {"torch", "transformers", "sentence_transformers"}, path
         if room(name) not in ("reports", "render"):
-            assert not heads & {"jinja2", "matplotlib"}, path
+            assert not heads & {"jinja2", "vl_convert"}, path
 
 
 @pytest.mark.parametrize("folder", CHECKOUT_FOLDERS)
@@ -216,7 +216,7 @@ def heavy_after(*lines: str) -> set[str]:
         "for line in sys.argv[1:]:\n"
         "    try:\n        main(shlex.split(line))\n    except SystemExit as stopped:\n"
         "        assert not stopped.code, line\n"
-        "heavy={'torch','transformers','mteb','pandas','scipy','matplotlib','numpy','rich','datasets','sklearn'}\n"
+        "heavy={'torch','transformers','mteb','pandas','scipy','vl_convert','numpy','rich','datasets','sklearn'}\n"
         "print('HEAVY', *sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

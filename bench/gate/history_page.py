@@ -45,7 +45,8 @@ def render_history(history: History, lines: Sequence[CellHistory], form: str) ->
     if form == "html":
         environment = page_environment()
         environment.filters["style"] = choose_style_class
-        facts = collect_history_facts(history, lines) | own_file("style", "report.css", "gate.css")
+        style = own_file("style", "report.css", "figure.css", "gate.css")
+        facts = collect_history_facts(history, lines) | style
         return environment.get_template("history.html").render(**facts).strip() + "\n"
     grids = [build_cell_grid(line, history) for line in lines]
     if grids:

@@ -75,7 +75,7 @@ def page(gate: Gate) -> str:
         power=f"{POWER:.0%}",
         reach=f"{SCALE * reach:.3g}",
         version=__version__,
-        **own_file("style", "report.css", "gate.css"),
+        **own_file("style", "report.css", "figure.css", "gate.css"),
     )
     return text.strip() + "\n"
 

@@ -1,4 +1,4 @@
-"""Figures as data, and limits of their axes; pages draw them as inline SVG, files with matplotlib."""
+"""Figures as data, and limits of their axes; pages and files draw them as SVG."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Figure:
         bars: Of a ranking: first and last row of each group.
         alt: Alternative text of a ranking; other kinds have their axes' labels.
         own: True for incomparable lines, such as losses: each has a panel with its own axes.
+        signed: True for a heat map of differences, with two colours about zero.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Figure:
     bars: tuple[tuple[int, int], ...] = ()
     alt: str = ""
     own: bool = False
+    signed: bool = False
 
     @property
     def panels(self) -> bool:

@@ -20,6 +20,7 @@ from bench.render.figure import (
     overflow_direction,
     robust_limits,
 )
+from bench.render.heat_maps import draw_heat_map
 from bench.render.svg_marks import (
     WIDTH,
     Axis,
@@ -28,7 +29,7 @@ from bench.render.svg_marks import (
     draw_edge_marker,
     draw_marker,
     escape_markup,
-    legend_swatch,
+    legend_mark,
     line_between,
     series_group,
     text_at,
@@ -38,31 +39,41 @@ from bench.render.svg_marks import (
 _ROW = 22
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 46
 _HEIGHT = 340
-_SCALE = (
-    *("#440154", "#482878", "#3e4989", "#31688e", "#26828e"),
-    *("#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"),
-)
-"""The viridis colours, readable in grey too."""
-_WRITTEN_CELLS = 400
 
 
 def draw_svg(figure: Figure) -> str:
-    """Return one ``<svg>`` element with escaped texts."""
-    body, height = _KINDS[figure.kind](figure)
-    content = f"{figure.x} against {figure.y}." if figure.y else figure.alt
-    label = escape_markup(f"{figure.title}. {content}" if content else figure.title)
+    """Return one ``<svg>`` element of a page, with escaped texts."""
+    body, height = draw_body(figure)
+    label = escape_markup(describe_figure(figure))
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}" '
         f'class="figure-{figure.kind}">{"".join(body)}</svg>'
     )
 
 
-def legend_entries(figure: Figure) -> list[tuple[str, str]]:
-    """Return the mark, an ``<svg>``, and the name of each series of a figure that needs a legend."""
+def draw_body(figure: Figure) -> tuple[list[str], float]:
+    """Return the parts of a figure without its title and its legend, and their height."""
+    return _KINDS[figure.kind](figure)
+
+
+def describe_figure(figure: Figure) -> str:
+    """Return a figure's alternative text."""
+    content = f"{figure.x} against {figure.y}." if figure.y else figure.alt
+    return f"{figure.title}. {content}" if content else figure.title
+
+
+def legend_marks(figure: Figure) -> list[tuple[str, str]]:
+    """Return the mark, 26 wide and 14 high, and the name of each series of a figure that needs a legend."""
     if figure.kind in ("heat", "ranking") or figure.panels or len(figure.series) < 2:
         return []
     line = figure.kind == "lines"
-    return [(legend_swatch(number, line=line), one.name) for number, one in enumerate(figure.series)]
+    return [(legend_mark(number, line=line), one.name) for number, one in enumerate(figure.series)]
+
+
+def legend_entries(figure: Figure) -> list[tuple[str, str]]:
+    """Return the marks of a page's legend, each an ``<svg>``, and their names."""
+    frame = '<svg viewBox="0 0 26 14" aria-hidden="true">{}</svg>'
+    return [(frame.format(mark), name) for mark, name in legend_marks(figure)]
 
 
 def _draw_axes(figure: Figure, x: Axis, y: Axis | None, bottom: float) -> list[str]:
@@ -185,57 +196,8 @@ def _strip_marks(figure: Figure, number: int, one: Series, x: Axis, ends: Ends, 
     return parts
 
 
-def _draw_heat_map(figure: Figure) -> tuple[list[str], float]:
-    """A matrix; cells of one colour are one path, so that a fine grid stays small."""
-    rows, columns = len(figure.rows), len(figure.columns)
-    left = min(6.4 * min(max(map(len, figure.rows), default=0), 34) + 34, 270)
-    wide = (WIDTH - left - _RIGHT) / columns
-    high = min(24.0, max(7.0, 420 / rows))
-    low, top = min(figure.heat, default=0.0), max(figure.heat, default=1.0)
-    paths: dict[int, list[str]] = {}
-    written = []
-    for i, row in enumerate(figure.cells):
-        for j, value in enumerate(row):
-            if value is None:
-                continue
-            colour = min(int((value - low) / ((top - low) or 1) * len(_SCALE)), len(_SCALE) - 1)
-            x, y = left + j * wide, _TOP + i * high
-            path = f"M{x:.1f} {y:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z"
-            paths.setdefault(colour, []).append(path)
-            if rows * columns <= _WRITTEN_CELLS and wide >= 26 and high >= 14:
-                ink = "on-dark" if colour < 6 else "on-light"
-                written.append(text_at(x + wide / 2, y + high / 2 + 4, f"{value:.2f}", "middle", ink))
-    parts = [f'<path d="{"".join(d)}" fill="{_SCALE[colour]}"/>' for colour, d in sorted(paths.items())]
-    bottom = _TOP + rows * high
-    for i in _label_steps(rows, high, 12):
-        name = figure.rows[i]
-        parts.append(text_at(left - 6, _TOP + (i + 0.5) * high + 4, clip_text(name, 34), "end", "tick"))
-    longest = max(map(len, figure.columns), default=0)
-    for j in _label_steps(columns, wide, 7 * longest + 6):
-        parts.append(text_at(left + (j + 0.5) * wide, bottom + 16, figure.columns[j], "middle", "tick"))
-    parts.append(text_at(left + columns * wide / 2, bottom + 34, figure.x, "middle", "label"))
-    if figure.y:
-        parts.append(upright_label(figure.y, _TOP + rows * high / 2))
-    return parts + written + _colour_bar(low, top, left, bottom + 46), bottom + 84
-
-
-def _label_steps(count: int, size: float, needed: float) -> range:
-    """Places of names with room: a name takes ``needed``, a cell ``size``."""
-    return range(0, count, max(1, math.ceil(needed / size)))
-
-
-def _colour_bar(low: float, top: float, left: float, y: float) -> list[str]:
-    wide, parts = 24.0, []
-    for i, colour in enumerate(_SCALE):
-        place = f'x="{left + i * wide:.1f}" y="{y:.1f}" width="{wide}" height="10"'
-        parts.append(f'<rect {place} fill="{colour}"/>')
-    for x, value in ((left, low), (left + len(_SCALE) * wide, top)):
-        parts.append(text_at(x, y + 24, f"{value:.3g}", "middle", "tick"))
-    return parts
-
-
 _KINDS = {
-    "heat": _draw_heat_map,
+    "heat": draw_heat_map,
     "strip": _draw_strip,
     "points": _draw_plane,
     "lines": _draw_plane,
@@ -313,7 +275,7 @@ def draw_end_names(series: Sequence[Series], x: Axis, y: Axis, ends: Ends, botto
     parts: list[list[str]] = [[] for _ in series]
     for i, top in zip(order, tops, strict=True):
         (a, b), name, colour = last[i], series[i].name, colour_class(i)
-        text = text_at(x.end + 9, top + 4, clip_text(name, 24), "start", f"name {colour}", title=name)
+        text = text_at(x.end + 9, top + 4, clip_text(name, 24), "start", f"name own {colour}", title=name)
         parts[i] = [line_between(a + 3, b, x.end + 6, top, f"leader {colour}"), text]
     return parts
 

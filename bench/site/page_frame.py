@@ -13,7 +13,7 @@ from bench.gate.history_page import choose_style_class
 from bench.reports.formats.report_page import report_environment
 from bench.version import __version__
 
-_STYLES = ("report.css", "gate.css", "site/site.css")
+_STYLES = ("report.css", "figure.css", "gate.css", "site/site.css")
 _SCRIPTS = ("site/site.js", "report.js", "figures.js", "site/views.js")
 
 

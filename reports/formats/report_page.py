@@ -44,7 +44,7 @@ def render_campaign_page(campaign: Campaign, parts: Sequence[PagePart], missing:
     A whole page (one with leaderboards) has every run below the seeds, and all pairs of methods and the
     methods' cards in place of tables.
     """
-    context = page_context(campaign, parts, missing) | own_file("style", "report.css")
+    context = page_context(campaign, parts, missing) | own_file("style", "report.css", "figure.css")
     context |= own_file("script", "report.js", "figures.js")
     return report_environment().get_template("report.html").render(context).strip() + "\n"
 

@@ -251,7 +251,7 @@ START = f"""
 import importlib.abc, os, signal, sys
 
 # Other packages look at sys.platform, which stays: they are imported first
-import torch.distributed, sentence_transformers, scipy.stats, pandas, matplotlib.pyplot, filelock
+import torch.distributed, sentence_transformers, scipy.stats, pandas, vl_convert, filelock
 from transformers import BertModel, RobertaModel
 
 for name in {ABSENT}:

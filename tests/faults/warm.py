@@ -10,7 +10,7 @@ from bench.registry import discover
 from tests.support.house import module_files
 
 _OTHERS = (  # what bench's modules import inside functions, and what a warm run begins with
-    *("jinja2", "matplotlib.figure", "pandas", "rich._emoji_codes", "rich.progress", "scipy.stats"),
+    *("jinja2", "pandas", "rich._emoji_codes", "rich.progress", "scipy.stats", "vl_convert"),
     *("tests.faults.runs", "transformers.models.bert.modeling_bert"),
     "torch._dynamo",  # AdamW loads it
 )

@@ -90,7 +90,7 @@ def test_every_figure_has_all_campaigns(both: Cli, monkeypatch: pytest.MonkeyPat
         (Path("results") / name / "gradient").mkdir()
         grid = f"mu_pos,mu_neg,gd_infonce\n0.1,0.2,0.5\n0.1,0.4,{0.5 if name == 'a' else 0.6}\n"
         (Path("results") / name / "gradient" / "gradient-grid.csv").write_text(grid)
-    monkeypatch.setattr("bench.render.figure_files._FORMATS", {"svg": {"Date": None}})
+    monkeypatch.setattr("bench.render.figure_files.FORMATS", ("svg",))
     code, _, err = both("report", "--campaign", "a,b", "--figures", "drawn")
     assert code == 0
     assert sorted(err.split()[1::2]) == sorted(map(str, Path("drawn").glob("*")))

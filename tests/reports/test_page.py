@@ -389,7 +389,7 @@ def test_every_figure_is_drawn_and_twice_the_same(
 ) -> None:
     source, drawn = str(campaign.stores[0].root.parent), tmp_path / "drawn"
     with monkeypatch.context() as patch:
-        patch.setattr("bench.render.figure_files._FORMATS", {"svg": {"Date": None}})
+        patch.setattr("bench.render.figure_files.FORMATS", ("svg",))
         code, _, err = cli("report", "--results", source, "--campaign", "camp", "--figures", str(drawn))
     assert code == 0, err
     figures = all_figures(make_campaign(campaign.stores[0], campaign.stores[0].records()))

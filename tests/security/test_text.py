@@ -24,6 +24,7 @@ from bench.records.store import ResultStore
 from bench.registry import METHODS
 from bench.render import svg
 from bench.render.figure import Figure, Series
+from bench.render.figure_files import draw_figures
 from bench.render.formats import grids_csv, markdown_escape, quote_formula
 from bench.render.grid import Grid, Quoted, ScoreCell
 from bench.render.latex import latex_tables
@@ -32,6 +33,7 @@ from bench.reports.report import render_report
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 
+SPACE = "{http://www.w3.org/2000/svg}"
 NAMES = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -122,7 +124,7 @@ def test_no_text_becomes_an_element(kinds: set[tuple[str, ...]], name: str) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_figure_holds_texts(name: str) -> None:
+def test_a_figure_holds_texts(name: str, tmp_path: Path) -> None:
     series = (Series(name, (0.0, 1.0), (0.0, 1.0), labels=(name, name)),)
     for kind in ("points", "lines", "strip", "ranking"):
         figure = Figure(name, "seeds", name, kind, name, name, (name,), series, rows=(name, name), note=name)
@@ -130,6 +132,10 @@ def test_a_figure_holds_texts(name: str) -> None:
         assert {element.tag for element in root.iter()} <= {"svg", "g", "text", "path", "title", "line"}
         shown = f"rank by {printable(name)}" if kind == "ranking" else printable(name)
         assert any(shown == element.text for element in root.iter())
+        *_, file = draw_figures([replace(figure, name=kind)], tmp_path)
+        file = file.with_suffix(".svg")
+        assert ElementTree.fromstring(file.read_bytes()).findtext(f"{SPACE}title") == printable(name)  # noqa: S314
+        assert [file.with_suffix(end).stat().st_size > 1000 for end in (".png", ".pdf")] == [True, True]
 
 
 @pytest.mark.parametrize("name", NAMES)
