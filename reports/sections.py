@@ -90,6 +90,8 @@ SECTIONS = (
         printed=True,
         tab="table",
     ),
+    Section("tasks", "Differences by task", "no suite of several tasks has a baseline", _RUN, tab="tasks"),
+    Section("ranks", "Ranks", "no two methods of one suite were tested", _RUN, tab="ranks"),
     Section(
         *("sts7", "STS tasks", "no record of suite sts7"),
         *("bench run --suite sts7 makes them", "suite_tables.sts7_grids"),

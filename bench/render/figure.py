@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from bench.render.forest import ForestPlot
 
-Kind = Literal["points", "lines", "strip", "heat", "ranking", "forest"]
+Kind = Literal["forest", "front", "heat", "lines", "points", "ranking", "ranks", "strip"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Series:
 
 MOST_LINES = 10
 """Lines in one plot; more lines have a panel each."""
+MOST_ROWS = 15
+"""Rows of a legend, of panels and of a critical-difference diagram; more lines are one grey crowd."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,21 @@ class Figure:
 
     Args:
         section: Name of its section, see :mod:`bench.reports.sections`.
-        kind: "points" and "lines" over numbers, "strip" (a row a category), "heat" (a matrix), "ranking" (a
+        kind: "points" and "lines" over numbers, "front" (points, the first series joined by steps as the
+            Pareto front), "strip" (a row a category), "heat" (a matrix), "ranks" (a bar a row), "ranking" (a
             critical-difference diagram: rows by rank, the best first, and bars that join groups of them).
         x: Label of the x axis, of a heat map's columns.
         y: Label of the y axis, of a heat map's rows.
         series: Of all kinds but "heat".
         rows: Names of the rows of all kinds but "points" and "lines", from the top.
         cells: A heat map's values by row, where known.
-        bars: Of a ranking: first and last row of each group.
+        bars: Of a ranking: first and last row of each group; of ranks: first and last rank of each row.
         alt: Alternative text of a ranking; other kinds have their axes' labels.
+        highlight: Name of the series, row or point that stands out.
+        log: True for a logarithmic x axis.
+        forest: The rows and axes of a forest plot.
         own: True for incomparable lines, such as losses: each has a panel with its own axes.
         signed: True for a heat map of differences, with two colours about zero.
-        forest: The rows and axes of a forest plot.
     """
 
     name: str
@@ -74,12 +79,21 @@ class Figure:
     alt: str = ""
     own: bool = False
     signed: bool = False
+    highlight: str = ""
+    log: bool = False
     forest: ForestPlot | None = None
 
     @property
     def panels(self) -> bool:
         """True if each line has a panel."""
-        return self.kind == "lines" and len(self.series) > (1 if self.own else MOST_LINES)
+        if self.kind != "lines" or self.own:
+            return self.kind == "lines" and len(self.series) > 1
+        return not self.highlight and MOST_LINES < len(self.series) <= MOST_ROWS
+
+    @property
+    def crowded(self) -> bool:
+        """True if lines are too many for colours."""
+        return self.kind == "lines" and not self.own and len(self.series) > MOST_ROWS
 
     @property
     def all_x(self) -> list[float]:

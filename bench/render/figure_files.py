@@ -15,14 +15,15 @@ from bench.errors import InputError, printable
 from bench.render.critical_difference import ranking_picture
 from bench.render.figure import SCORES, Figure, clip_text
 from bench.render.heat_maps import draw_heat_panels
+from bench.render.pdf_objects import sort_pdf_objects
 from bench.render.svg import describe_figure, draw_body, legend_marks
-from bench.render.svg_marks import WIDTH, escape_markup, text_at
+from bench.render.svg_marks import WIDTH, escape_markup, text_at, widest_text
 
 FORMATS = ("pdf", "png", "svg")
 _FONTS = "'Liberation Sans', Arial, Helvetica, sans-serif"
 _MARGIN = 12
-_LETTER, _HEAD, _FOOT = 5.6, 7.2, 4.6
-"""Mean width of a letter: of a legend, a title and a line at the foot."""
+_HEAD, _FOOT = 7.2, 4.6
+"""Mean width of a letter of a title and of a line at the foot."""
 _MORE_STYLE = "svg .title { font-size: 13px; font-weight: bold; } svg .foot { font-size: 9px; }"
 
 
@@ -56,7 +57,7 @@ def convert_svg(drawing: str, ending: str) -> bytes:
     if ending == "png":
         return vl_convert.svg_to_png(drawing, scale=2)
     if ending == "pdf":
-        return vl_convert.svg_to_pdf(drawing)
+        return sort_pdf_objects(vl_convert.svg_to_pdf(drawing))
     return drawing.encode()
 
 
@@ -75,7 +76,7 @@ def _draw_legend(figure: Figure, top: float) -> tuple[list[str], float]:
     entries = legend_marks(figure)
     if not entries:
         return [], 0.0
-    width = 44 + _LETTER * max(len(clip_text(name, 60)) for _, name in entries)
+    width = 48 + widest_text([name for _, name in entries], 60)
     columns = max(1, int((WIDTH - 2 * _MARGIN) / width))
     parts = []
     for number, (mark, name) in enumerate(entries):

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.render.figure import Figure, clip_text, robust_limits
-from bench.render.svg_marks import WIDTH, text_at, upright_label
+from bench.render.figure import Figure, clip_text
+from bench.render.svg_marks import WIDTH, text_at, upright_label, widest_text
 
 _VIRIDIS = (
     *("#440154", "#482878", "#3e4989", "#31688e", "#26828e"),
@@ -45,10 +45,9 @@ class ColourScale:
 def draw_heat_map(figure: Figure) -> tuple[list[str], float]:
     """Return a matrix's parts, and their height."""
     rows, columns = len(figure.rows), len(figure.columns)
-    longest = max(map(len, figure.rows), default=0)
-    left = min(_LETTER * min(longest, 34) + (34 if figure.y else 16), 270)
+    left = min(widest_text(figure.rows, 34) + (34 if figure.y else 16), 270)
     wide = (WIDTH - left - _RIGHT) / columns
-    high = 20.0 if figure.signed else min(24.0, max(7.0, 420 / rows))
+    high = 20.0 if figure.signed else min(24.0, max(12.0, 420 / rows))
     scale = _choose_scale(figure)
     parts = _draw_cells(figure.cells, scale, (left, _TOP), (wide, high))
     if (figure.signed or rows * columns <= _WRITTEN_CELLS) and wide >= 26 and high >= 14:
@@ -105,7 +104,9 @@ def _choose_scale(figure: Figure) -> ColourScale:
     if not figure.signed:
         low, top = min(figure.heat, default=0.0), max(figure.heat, default=1.0)
         return ColourScale(_VIRIDIS, (0, 1, 2, 3, 4, 5), low, top)
-    reach = max(map(abs, robust_limits(figure.heat))) or 1.0
+    sizes = sorted(map(abs, figure.heat))
+    reach = sizes[3 * len(sizes) // 4] if sizes else 0.0  # not the few largest
+    reach = reach or 1.0
     return ColourScale(_SIGNED, (0, 1, 9, 10), -reach, reach)
 
 
@@ -119,7 +120,7 @@ def _draw_cells(
         for j, value in enumerate(row):
             if value is not None:
                 x, y = corner[0] + j * wide, corner[1] + i * high
-                path = f"M{x:.1f} {y:.1f}h{wide:.1f}v{high:.1f}h-{wide:.1f}z"
+                path = f"M{x:.1f} {y:.1f}H{x + wide:.1f}V{y + high:.1f}H{x:.1f}z"
                 paths.setdefault(scale.step(value), []).append(path)
     drawn = []
     for step, corners in sorted(paths.items()):
@@ -154,6 +155,8 @@ def _colour_bar(scale: ColourScale, left: float, y: float) -> list[str]:
     for i, colour in enumerate(scale.colours):
         place = f'x="{left + i * wide:.1f}" y="{y:.1f}" width="{wide}" height="10"'
         parts.append(f'<rect {place} fill="{colour}"/>')
+    signed = scale.colours == _SIGNED
     for x, value in ((left, scale.low), (left + len(scale.colours) * wide, scale.top)):
-        parts.append(text_at(x, y + 24, f"{value:.3g}", "middle", "tick"))
+        text = f"{value:+.2f} and {'more' if value > 0 else 'less'}" if signed else f"{value:.3g}"
+        parts.append(text_at(x, y + 24, text, "middle", "tick"))
     return parts

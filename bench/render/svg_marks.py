@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from html import escape as html_escape
 
 from bench.errors import printable
+from bench.render.figure import clip_text
 
 WIDTH = 680
+HEIGHT = 340
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 46
+"""Of figures over two numbers."""
 COLOURS = 8
 """Classes c0 to c7 of the style sheet; more series repeat them with other markers and dashes."""
 _DASHES = ("", "6 3", "2 3", "8 3 2 3")
@@ -19,17 +23,38 @@ def escape_markup(text: str) -> str:
     return html_escape(printable(text))
 
 
-class Axis:
-    """A linear axis from values to places, with round ticks; ``at`` extrapolates."""
+def text_width(text: str, size: float = 11.0) -> float:
+    """Return about how wide a text is, not less than it is in common fonts.
 
-    def __init__(self, values: Sequence[float], start: float, end: float, margin: float = 0.06) -> None:
-        low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    >>> text_width("SimCSE") > text_width("simcse") > 30
+    True
+    """
+    wide = sum(letter.isupper() or not letter.isascii() for letter in text)
+    return size * (0.53 * len(text) + 0.19 * wide)
+
+
+def widest_text(texts: Sequence[str], most: int) -> float:
+    """Return the width of the widest of some texts of at most so many characters."""
+    return max((text_width(clip_text(text, most)) for text in texts), default=0.0)
+
+
+class Axis:
+    """An axis from values to places, with round ticks, linear or logarithmic; ``at`` extrapolates."""
+
+    def __init__(
+        self, values: Sequence[float], start: float, end: float, margin: float = 0.06, *, log: bool = False
+    ) -> None:
+        self.log, self.start, self.end = log, start, end
+        low, high = (min(values), max(values)) if values else (1.0, 10.0) if log else (0.0, 1.0)
+        if log:
+            low, high = math.log10(low), math.log10(high)
         room = (high - low) * margin or abs(high) * margin or 1.0
-        self.low, self.high, self.start, self.end = low - room, high + room, start, end
+        self.low, self.high = low - room, high + room
 
     def at(self, value: float) -> float:
         """Return the place of a value."""
-        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+        place = math.log10(value) if self.log else value
+        return self.start + (place - self.low) / (self.high - self.low) * (self.end - self.start)
 
     @property
     def said(self) -> str:
@@ -38,11 +63,50 @@ class Axis:
 
     def ticks(self, most: int = 6) -> list[float]:
         """Return round values, about ``most``."""
+        if self.log:
+            return self._log_ticks(most)
         raw = (self.high - self.low) / most
         size = 10 ** math.floor(math.log10(raw))
         step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= raw)
         first, last = math.ceil(self.low / step), math.floor(self.high / step)
         return [round(i * step, 10) for i in range(first, last + 1)]
+
+    def _log_ticks(self, most: int) -> list[float]:
+        decades = [10.0**power for power in range(math.floor(self.low), math.ceil(self.high) + 1)]
+        for factors in ((1, 2, 5), (1, 3), (1,)):
+            values = (factor * decade for decade in decades for factor in factors)
+            ticks = [value for value in values if self.low <= math.log10(value) <= self.high]
+            if len(ticks) <= most:
+                break
+        return ticks
+
+
+def format_tick(value: float) -> str:
+    """Return a tick's text; thousands are short.
+
+    >>> format_tick(0.5), format_tick(20000.0), format_tick(1.5e6)
+    ('0.5', '20k', '1.5M')
+    """
+    for size, unit in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= max(size, 1e4):
+            return f"{value / size:g}{unit}"
+    return f"{value:g}"
+
+
+def draw_axes(x: Axis, y: Axis | None, top: float, bottom: float, labels: tuple[str, str]) -> list[str]:
+    """Return grid lines, tick labels, and the labels of both axes; without ``y``, of the x axis."""
+    parts = []
+    for tick in x.ticks():
+        parts.append(line_between(x.at(tick), top, x.at(tick), bottom, "grid"))
+        parts.append(text_at(x.at(tick), bottom + 16, format_tick(tick), "middle", "tick"))
+    parts.append(line_between(x.start, bottom, x.end, bottom, "axis"))
+    parts.append(text_at((x.start + x.end) / 2, bottom + 36, labels[0], "middle", "label"))
+    if y is not None:
+        for tick in y.ticks():
+            parts.append(line_between(x.start, y.at(tick), x.end, y.at(tick), "grid"))
+            parts.append(text_at(x.start - 6, y.at(tick) + 4, format_tick(tick), "end", "tick"))
+        parts.append(upright_label(labels[1], (top + bottom) / 2))
+    return parts
 
 
 def text_at(x: float, y: float, text: str, anchor: str, style: str, more: str = "", title: str = "") -> str:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bench.comparison.method_family import DEFAULT_BASELINE
 from bench.comparison.selection import group_by
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS, Sweep
 from bench.errors import DataError
-from bench.records.record import RunRecord, safe_name, sum_training_seconds
+from bench.records.record import RunRecord, count_training_sentences, safe_name, sum_training_seconds
 from bench.render.critical_difference import ranking_figure
-from bench.render.figure import Figure, Kind, Series
+from bench.render.figure import MOST_ROWS, Figure, Kind, Series
 from bench.render.grid import SCALE, summarise_values
+from bench.render.method_names import printed_name
+from bench.render.point_plots import front_series
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import (
     by_method,
@@ -27,6 +32,7 @@ from bench.reports.record_groups import (
     is_ranked,
     main_metric,
     summarise_scores,
+    task_list,
     task_scores,
 )
 from bench.reports.tables.differences import LOSSES
@@ -43,6 +49,9 @@ from bench.reports.tables.sweep_tables import (
     sweep_task,
 )
 
+if TYPE_CHECKING:
+    from bench.stats.method_ranking import Ranking
+
 Values = tuple[float, ...]
 Points = Mapping[str, tuple[float, float]]
 _MOST_ORDERS = 6
@@ -52,6 +61,12 @@ CURVES = (
     "band goes from the lowest to the highest."
 )
 _LOSSES = "Losses of methods are different quantities: each has axes of its own."
+_FEWER = (
+    "Losses have a panel each, for at most {most} methods: bench report --campaign {campaign} --methods A,B "
+    "--figures FOLDER."
+)
+_LOG_SPAN, _MOST_STRETCH = 20, 1.5
+"""Ratios of the largest to the smallest: of costs on a logarithmic axis, of lengths of curves by step."""
 _NO_LOSSES = "No losses are kept in these records, so there is no loss curve; runs by this version keep them."
 
 
@@ -60,8 +75,11 @@ class _SuiteRecords:
 
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
         first = records[0]
-        self.campaign, self.records = campaign, records
-        self.runs = {campaign.shown(method): runs for method, runs in by_method(records).items()}
+        self.campaign, self.every_record, self.records = campaign, records, campaign.listed(records)
+        methods = by_method(self.records)
+        self.names = figure_names(campaign, methods)
+        self.runs = {self.names[method]: runs for method, runs in methods.items()}
+        self.baseline = self.names.get(campaign.baseline or DEFAULT_BASELINE, "")
         self.metric = main_metric(records)
         self.average = f"average, {self.metric.capitalize()} x 100"
         self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
@@ -87,24 +105,41 @@ class _SuiteRecords:
     ) -> Iterator[Figure]:
         """Yield a figure with a point a method, if there are two."""
         if len(points) > 1:
-            yield self.figure(name, section, subject, "points", axes, series=point_series(points), note=note)
+            facts = {"series": point_series(points), "note": note, "highlight": self.baseline}
+            yield self.figure(name, section, subject, "points", axes, **facts)
+
+
+def figure_names(campaign: Campaign, methods: Iterable[str]) -> dict[str, str]:
+    """Return methods' names in figures by id: the printed name, and the options of a variant in brackets."""
+    names = {}
+    for method in methods:
+        name = campaign.shown(method)
+        if name == method:
+            plain, bracket, options = method.partition("[")
+            name = printed_name(plain) + (f" [{options}" if bracket else "")
+        names[method] = name
+    counts = Counter(names.values())
+    return {method: name if counts[name] == 1 else method for method, name in names.items()}
 
 
 def point_series(points: Points) -> tuple[Series, ...]:
-    """Return a labelled series of one point a method."""
+    """Return a labelled series of one point a method, or one series of many methods."""
+    if len(points) > MOST_ROWS:
+        x, y = zip(*points.values(), strict=True)
+        return (Series("methods", x, y, labels=tuple(points)),)
     return tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in points.items())
 
 
 def _suites(campaign: Campaign) -> Iterator[_SuiteRecords]:
     for records in map(finished_records, by_profile_and_suite(campaign.records)):
-        if records:
+        if campaign.listed(records):
             yield _SuiteRecords(campaign, records)
 
 
 def suite_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of each profile and suite."""
     parts = (
-        *(_group_figure, _seed_figure, _cost_figures, _curve_figures),
+        *(_group_figure, _rank_figure, _task_figure, _seed_figure, _cost_figures, _curve_figures),
         *(_probe_figures, _gain_figure, _cosine_figure),
     )
     return [figure for suite in _suites(campaign) for part in parts for figure in part(suite)]
@@ -117,24 +152,81 @@ def group_figures(campaign: Campaign) -> list[Figure]:
 
 def _group_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     """Methods by their average, with bars over the groups: a critical-difference diagram."""
-    supervised = suite.campaign.rank_supervised
-    ranked = set(by_method(filter(partial(is_ranked, supervised=supervised), suite.records)))
-    ranking = run_pairwise_tests(suite.campaign, suite.records).of().among(ranked)
-    if len(ranking.methods) < 2:
+    ranking = _ranked_rows(suite)
+    if not 2 <= len(ranking.methods) <= MOST_ROWS:
         return
     note = (
         f"A bar joins methods that are not shown to differ, p > 0.05 by {describe_tests(ranking)}. "
         "Methods without a common bar differ, or two from the one to the other do or were not tested."
     )
     names = suite.name("groups"), "significance", suite.title("Groups"), suite.average
-    renamed = ranking.renamed(suite.campaign.shown)
+    renamed = ranking.renamed(lambda method: suite.names.get(method, method))
     yield ranking_figure(renamed, *names, suite.source, scale=SCALE, note=note)
+
+
+def _ranked_rows(suite: _SuiteRecords) -> Ranking:
+    """Tests of all pairs of the suite's ranked rows."""
+    supervised = suite.campaign.rank_supervised
+    ranked = set(by_method(filter(partial(is_ranked, supervised=supervised), suite.records)))
+    return run_pairwise_tests(suite.campaign, suite.every_record).of().among(ranked)
+
+
+def _rank_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+    """Every method's confidence set of ranks, the best first."""
+    ranking = _ranked_rows(suite)
+    rows, bars, places = [], [], []
+    for place, method in enumerate(ranking.methods, start=1):
+        if (ends := ranking.intervals.get(method)) is not None:
+            rows.append(suite.names.get(method, method))
+            bars.append(ends)
+            places.append(float(place))
+    if len(rows) < 2:
+        return
+    series = (Series("rank of the mean", tuple(places), tuple(map(float, range(len(rows))))),)
+    note = (
+        f"Bars: 95% confidence sets of the ranks, by {describe_tests(ranking)}. Points: ranks of the means."
+    )
+    facts = {"rows": tuple(rows), "bars": tuple(bars), "highlight": suite.baseline, "note": note}
+    axes = f"rank by {suite.average}", ""
+    yield suite.figure("ranks", "ranks", "Rank, 95% confidence set", "ranks", axes, series=series, **facts)
+
+
+def _task_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+    """Every method's score minus the baseline's, by task."""
+    if suite.baseline not in suite.runs or len(suite.runs) < 2:
+        return
+    tasks = task_list(suite.records)
+    reference = suite.runs[suite.baseline]
+    cells = {}
+    for method, runs in suite.runs.items():
+        if method != suite.baseline:
+            cells[method] = tuple(_mean_difference(runs, reference, task) for task in tasks)
+    if not any(value is not None for row in cells.values() for value in row):
+        return
+    averages = method_averages(suite.campaign, suite.records)
+    order = [name for name in (suite.names[one.method] for one in averages) if name in cells]
+    subject, axes = f"Score minus {suite.baseline}, by task", ("task", "")
+    note = "Points; means over the seeds in common."
+    facts = {"rows": tuple(order), "columns": tasks, "cells": tuple(cells[name] for name in order)}
+    yield suite.figure("tasks", "tasks", subject, "heat", axes, signed=True, note=note, **facts)
+
+
+def _mean_difference(runs: Sequence[RunRecord], reference: Sequence[RunRecord], task: str) -> float | None:
+    """Mean of the differences over the seeds in common, or the difference of the means."""
+    common = {run.seed for run in runs} & {run.seed for run in reference}
+    means = []
+    for side in (runs, reference):
+        chosen = [run for run in side if run.seed in common] if common else side
+        means.append(summarise_values(task_scores(chosen, task)).mean)
+    if means[0] is None or means[1] is None:
+        return None
+    return SCALE * (means[0] - means[1])
 
 
 def _seed_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     """Every seed's average, a row a method."""
     averages = method_averages(suite.campaign, suite.records)
-    names = [suite.campaign.shown(average.method) for average in averages]
+    names = [suite.names[average.method] for average in averages]
     points: dict[str, list[tuple[float, float, str]]] = {"seed": [], "no seed": []}
     for row, name in enumerate(names):
         for record in suite.runs[name]:
@@ -151,32 +243,70 @@ def _seed_figure(suite: _SuiteRecords) -> Iterator[Figure]:
 
 
 def _cost_figures(suite: _SuiteRecords) -> Iterator[Figure]:
-    """Average against CPU seconds of training, and against GMAC where they were measured."""
-    training: dict[str, tuple[float, float]] = {}
+    """Average against the sentences or the CPU seconds of training, and against GMAC where measured."""
+    seconds: dict[str, tuple[float, float]] = {}
+    sentences: dict[str, tuple[float, float]] = {}
     gmac: dict[str, tuple[float, float]] = {}
     for method, runs in suite.runs.items():
         mean = summarise_values(task_scores(runs)).mean
-        seconds = [sum_training_seconds(run) for run in runs if run.training.get("stages")]
+        trained = [run for run in runs if run.training.get("stages")]
         costs = [r.probes["cost"]["gmac"] for r in runs if "gmac" in r.probes.get("cost", {})]
-        for points, values in ((training, seconds), (gmac, costs)):
+        measured = (
+            (seconds, list(map(sum_training_seconds, trained))),
+            (sentences, list(map(count_training_sentences, trained))),
+            (gmac, costs),
+        )
+        for points, values in measured:
             if values and mean is not None:
                 points[method] = fmean(values), SCALE * mean
-    axes = "CPU seconds of training", suite.average
-    yield from suite.scatter("training", "leaderboard", "Score and training", axes, training)
+    yield from _front_figure(suite, sentences, seconds)
     axes = "GMAC of a sentence", suite.average
     yield from suite.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
+
+
+def _front_figure(suite: _SuiteRecords, sentences: Points, seconds: Points) -> Iterator[Figure]:
+    """Average against the cost of training, with the Pareto front."""
+    known = all(cost > 0 for cost, _ in sentences.values())
+    points, label = (
+        (sentences, "sentences read in training") if known else (seconds, "CPU seconds of training")
+    )
+    if len(points) < 2:
+        return
+    costs = [cost for cost, _ in points.values()]
+    log = min(costs) > 0 and max(costs) > _LOG_SPAN * min(costs)
+    axes = f"{label}, log scale" if log else label, suite.average
+    facts = {"series": front_series(points), "log": log, "highlight": suite.baseline}
+    yield suite.figure("training", "leaderboard", "Score and training", "front", axes, **facts)
 
 
 def _curve_figures(suite: _SuiteRecords) -> Iterator[Figure]:
     """Loss, dev score and effective rank against the step of each method's last stage, over seeds."""
     for name, label, series in curve_series(suite.runs):
-        note, own = CURVES, name == "loss"
-        if own:
+        note, axis = CURVES, "step"
+        if name == "loss":
+            if len(series) > MOST_ROWS:
+                continue
             note = f"{note} {_LOSSES}"
-        elif name == "dev" and not any(stage_curves(suite.records, "loss_curve")):
+        else:
+            series, axis = _share_steps(series)
+        if name == "dev" and not any(stage_curves(suite.records, "loss_curve")):
             note = f"{note} {_NO_LOSSES}"
-        title, axes = _CURVE_TITLES[name], ("step", label)
-        yield suite.figure(name, "curves", title, "lines", axes, series=series, note=note, own=own)
+        elif name == "dev" and len(series) > MOST_ROWS:
+            note = f"{note} {_FEWER.format(campaign=suite.campaign.name, most=MOST_ROWS)}"
+        facts = {"series": series, "note": note}
+        facts |= {"own": True} if name == "loss" else {"highlight": suite.baseline}
+        yield suite.figure(name, "curves", _CURVE_TITLES[name], "lines", (axis, label), **facts)
+
+
+def _share_steps(series: tuple[Series, ...]) -> tuple[tuple[Series, ...], str]:
+    """Return curves against the step, or against the share of training if lengths differ much."""
+    lasts = [one.x[-1] for one in series]
+    if min(lasts) <= 0 or max(lasts) <= _MOST_STRETCH * min(lasts):
+        return series, "step"
+    shares = []
+    for one in series:
+        shares.append(replace(one, x=tuple(100 * step / one.x[-1] for step in one.x)))
+    return tuple(shares), "share of training, %"
 
 
 def curve_series(
@@ -212,7 +342,7 @@ def _mean_curve(line: str, runs: Sequence[RunRecord], key: str, scale: float) ->
 
 def _probe_figures(suite: _SuiteRecords) -> Iterator[Figure]:
     """Alignment and uniformity, CLS energy, and attention by layer."""
-    runs = [] if suite.campaign.last else probed_runs(suite.records, suite.campaign.shown)
+    runs = [] if suite.campaign.last else probed_runs(suite.records, suite.names.__getitem__)
     groups = group_by(runs, lambda run: run.method)
     plane = {}
     for method, group in groups.items():
@@ -221,9 +351,13 @@ def _probe_figures(suite: _SuiteRecords) -> Iterator[Figure]:
             plane[method] = uniformity, alignment
     axes = "uniformity", "alignment"
     yield from suite.scatter("plane", "probes", "Alignment and uniformity", axes, plane)
-    for relation in score_relations(suite.campaign, suite.records):
+    shown = {suite.campaign.shown(method): name for method, name in suite.names.items()}
+    for relation in score_relations(suite.campaign, suite.every_record):
         if relation.quantity == "E_CLS":
-            points = {method: (one.value, SCALE * one.score) for method, one in relation.points.items()}
+            points = {}
+            for method, one in relation.points.items():
+                if method in shown:
+                    points[shown[method]] = one.value, SCALE * one.score
             axes, note = ("E_CLS", "average x 100"), f"Spearman's rho {describe_rho(relation.rho)}."
             yield from suite.scatter("energy", "probes", "CLS energy and score", axes, points, note)
     depths = {method: max(map(_attention_depth, group)) for method, group in groups.items()}
@@ -270,7 +404,7 @@ def _gain_figure(suite: _SuiteRecords) -> Iterator[Figure]:
             series.append(Series(name, *zip(*points, strict=True)))
     if series:
         title, axes = "Losses before and after their modification", (suite.average, "")
-        rows = tuple(map(suite.campaign.shown, losses))
+        rows = tuple(map(suite.names.__getitem__, losses))
         yield suite.figure("gains", "gains", title, "strip", axes, series=tuple(series), rows=rows)
 
 
@@ -295,7 +429,8 @@ def _cosine_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     if series:
         title, note = "Cosines of the test pairs", "All tasks together; mean over seeds."
         axes = "cosine", "density"
-        yield suite.figure("cosines", "cosines", title, "lines", axes, series=tuple(series), note=note)
+        facts = {"series": tuple(series), "note": note, "highlight": suite.baseline}
+        yield suite.figure("cosines", "cosines", title, "lines", axes, **facts)
 
 
 def order_figures(campaign: Campaign) -> list[Figure]:
@@ -310,9 +445,9 @@ def order_figures(campaign: Campaign) -> list[Figure]:
     for place in sorted(drawn):
         correlation = correlations[place]
         pair, a, b = correlation.pair, correlation.pair.first, correlation.pair.second
-        points = {}
+        points, names = {}, figure_names(campaign, pair.methods)
         for method, x, y in zip(pair.methods, *pair.scores, strict=True):
-            points[campaign.shown(method)] = SCALE * x, SCALE * y
+            points[names[method]] = SCALE * x, SCALE * y
         records = [*a.records, *b.records]
         source = describe_provenance(records, campaign.name) if records else (f"campaign: {campaign.name}",)
         if b.published:  # published settings stand last
@@ -320,8 +455,8 @@ def order_figures(campaign: Campaign) -> list[Figure]:
         title, axes = f"{a.name} against {b.name}", (f"{a.name}: average x 100", f"{b.name}: average x 100")
         rho = f"Spearman's rho {correlation.rho}, 95% interval {correlation.interval}"
         note = f"{correlation.found.n} methods: {rho}.{remark}"
-        names = f"order-{a.file}-{b.file}", "order", title
-        figures.append(Figure(*names, "points", *axes, source, point_series(points), note=note))
+        head = f"order-{a.file}-{b.file}", "order", title
+        figures.append(Figure(*head, "points", *axes, source, point_series(points), note=note))
     return figures
 
 

@@ -59,7 +59,9 @@ def test_formats_and_equal_bytes(tmp_path: Path) -> None:
     once, again = (draw_figures([picture()], tmp_path / name) for name in ("once", "again"))
     assert [path.name for path in once] == ["f.pdf", "f.png", "f.svg"]
     pdf, png, drawing = (path.read_bytes() for path in once)
-    assert pdf.startswith(b"%PDF-")
+    places = [pdf.index(b"\n%d 0 obj" % number) + 1 for number in range(1, pdf.count(b" 0 obj") + 1)]
+    assert [int(line.split()[0]) for line in pdf.split(b"\n") if line.endswith(b" n\r")] == places
+    assert int(pdf.split()[-2]) == pdf.rindex(b"xref\n0 ")
     root = ElementTree.fromstring(drawing)  # noqa: S314 - our own
     size = struct.unpack(">II", png[16:24])
     assert size == tuple(2 * float(root.get(side, "")) for side in ("width", "height"))

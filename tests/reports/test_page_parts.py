@@ -109,7 +109,7 @@ def test_no_column_is_empty_and_far_scores_stand_at_the_edge(tmp_path: Path) -> 
     near = [record for i in range(6) for record in seeds(f"m{i}", 0.7 + 0.01 * i, 0.705 + 0.01 * i)]
     page = render_report(standing(tmp_path, *near, *seeds("far", 0.01, 0.02)), "html")
     assert BEYOND in page
-    assert re.search(r'class="tick">1\.00</text>', page)
+    assert re.search(r'class="tick">1\.00 to 2\.00</text>', page)
     assert BEYOND not in render_report(standing(tmp_path, *near), "html")
 
 
@@ -142,7 +142,7 @@ def test_lines_have_room() -> None:
     assert 'class="point off' not in drawn(*usual)
     few = drawn(*(curve(i) for i in range(MOST_LINES)))
     assert len(re.findall(r'class="leader', few)) == MOST_LINES
-    tops = sorted(float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="start" class="name c', few))
+    tops = sorted(float(y) for y in re.findall(r'y="([\d.]+)" text-anchor="start" class="name own c', few))
     assert min(b - a for a, b in pairwise(tops)) >= 12.9
     many = drawn(*(curve(i) for i in range(MOST_LINES + 1)))
     assert "leader" not in many

@@ -76,7 +76,8 @@ def test_every_table_is_made(name: str, campaign: Campaign) -> None:
 def test_every_figure_is_in_its_section(campaign: Campaign, whole: str) -> None:
     drawn = page_figures(campaign)
     assert len({figure.name for figure in drawn}) == len(drawn) > 20
-    sections = "seeds efficiency probes attention cosines curves gains sweeps leaderboard significance"
+    sections = "ranks tasks seeds efficiency probes attention cosines curves gains sweeps leaderboard"
+    sections += " significance"
     assert {figure.section for figure in drawn} == {*sections.split(), "along", "gradient", "order"}
     assert {figure.section for figure in sweep_figures(campaign)} == {"sweeps"}
     assert "sweeps" not in {figure.section for figure in suite_figures(campaign)}
