@@ -16,7 +16,7 @@ from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
 from bench.reports.merge_campaigns import append_doubts
 from bench.reports.method_choice import use_published_names
 from bench.reports.planned_runs import add_planned_column
-from bench.reports.record_groups import long_frame
+from bench.reports.record_groups import finished_records, long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
 from bench.reports.tables.leaderboard import all_leaderboards
 from bench.reports.tables.paper_tables import paper_tables
@@ -113,17 +113,20 @@ def _long_csv(campaign: Campaign, look: TableOptions) -> str:
 
 def all_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of a campaign; raises DataError for a damaged file in its folder."""
+    from bench.reports.figures.campaign_files import file_figures
     from bench.reports.figures.forest import forest_figures
+    from bench.reports.figures.suite_plots import order_figures, suite_figures, sweep_figures
 
-    return [*forest_figures(campaign), *page_figures(campaign)]
+    makers = (forest_figures, suite_figures, order_figures, sweep_figures, file_figures)
+    return [figure for make in makers for figure in make(campaign)]
 
 
 def page_figures(campaign: Campaign) -> list[Figure]:
-    """Return the figures of a page, whose forest plot is a table."""
+    """Return the figures of a page; the forest plot, seeds and tasks are tables there."""
     from bench.reports.figures.campaign_files import file_figures
-    from bench.reports.figures.suite_plots import order_figures, suite_figures, sweep_figures
+    from bench.reports.figures.suite_plots import order_figures, page_suite_figures, sweep_figures
 
-    makers = (suite_figures, order_figures, sweep_figures, file_figures)
+    makers = (page_suite_figures, order_figures, sweep_figures, file_figures)
     return [figure for make in makers for figure in make(campaign)]
 
 
@@ -148,7 +151,8 @@ def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
         boards = page_boards(campaign) if section.name == "leaderboard" else []  # tables with filters
         grids = [] if boards else section.grids(campaign)
         drawn = tuple(figures.get(section.name, ()))
-        if boards or grids or drawn:
+        has_runs = section.name == "seeds" and bool(finished_records(campaign.records))
+        if boards or grids or drawn or has_runs:
             head = section.name, section.title, section.tab
             parts.append(PagePart(*head, tuple(boards), tuple(grids), drawn))
         else:

@@ -90,7 +90,6 @@ SECTIONS = (
         printed=True,
         tab="table",
     ),
-    Section("tasks", "Differences by task", "no suite of several tasks has a baseline", _RUN, tab="tasks"),
     Section("ranks", "Ranks", "no two methods of one suite were tested", _RUN, tab="ranks"),
     Section(
         *("sts7", "STS tasks", "no record of suite sts7"),

@@ -15,6 +15,8 @@ from bench.render.svg_marks import Axis, escape_markup, text_at
 
 MIDDLE = 11
 """Vertical place of a cell's marks, in pixels of its height of 22."""
+SEED = f'<circle id="seed" class="seed" cy="{MIDDLE}" r="2.6"/>'
+"""The dot of a seed, which a page or file defines once."""
 FENCE = 1.5
 """Widths of the middle half beyond it, at which Tukey's fences stand."""
 _MOST_TICKS = 7
@@ -84,12 +86,12 @@ def draw_ticks(axis: CellAxis, *, sign: bool) -> str:
 
 
 def draw_seeds(values: Sequence[float], axis: CellAxis) -> str:
-    """Return a dot a seed, and an arrow at the edge for all seeds beyond it."""
+    """Return a dot a seed (a use of SEED), and an arrow at the edge for all seeds beyond it."""
     ways = [overflow_direction(value, axis.ends) for value in values]
     parts = []
     for value, way in zip(values, ways, strict=True):
         if not way:
-            parts.append(f'<circle class="seed" cx="{axis.place(value)}%" cy="{MIDDLE}" r="2.6"/>')
+            parts.append(f'<use href="#seed" x="{axis.place(value)}%"/>')
     for way, end in zip((-1, 1), axis.ends, strict=True):
         if way in ways:
             parts.append(_draw_arrow(axis.place(end), way))
@@ -152,7 +154,7 @@ def draw_forest(figure: Figure) -> tuple[list[str], float]:
     if plot is None:
         raise ValueError(f"{figure.name} is of kind forest and lacks its plot")
     height = _HEAD + _ROW * len(plot.lines) + 6
-    parts = []
+    parts = [f"<defs>{SEED}</defs>"]
     axes = {"seeds": plot.seeds, "differences": plot.differences}
     headings = {"seeds": "each seed", "differences": plot.heading}
     for name, (left, width) in _COLUMNS.items():

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 Values = tuple[float, ...]
 Points = Mapping[str, tuple[float, float]]
-_MOST_ORDERS = 6
+_MOST_ORDERS = 2
 _CURVE_TITLES = {"loss": "Losses", "dev": "Dev curves", "rank": "Collapse"}
 CURVES = (
     "Of the last stage, or of all that end a training, such as the submodels of a sum: mean over seeds; the "
@@ -138,8 +138,15 @@ def _suites(campaign: Campaign) -> Iterator[_SuiteRecords]:
 
 def suite_figures(campaign: Campaign) -> list[Figure]:
     """Return every figure of each profile and suite."""
+    tables = (_task_figure, _seed_figure)
+    drawn = [figure for suite in _suites(campaign) for part in tables for figure in part(suite)]
+    return [*page_suite_figures(campaign), *drawn]
+
+
+def page_suite_figures(campaign: Campaign) -> list[Figure]:
+    """Return the figures of each profile and suite that a page doesn't show as a table."""
     parts = (
-        *(_group_figure, _rank_figure, _task_figure, _seed_figure, _cost_figures, _curve_figures),
+        *(_group_figure, _rank_figure, _cost_figures, _curve_figures),
         *(_probe_figures, _gain_figure, _cosine_figure),
     )
     return [figure for suite in _suites(campaign) for part in parts for figure in part(suite)]
@@ -276,7 +283,7 @@ def _front_figure(suite: _SuiteRecords, sentences: Points, seconds: Points) -> I
     log = min(costs) > 0 and max(costs) > _LOG_SPAN * min(costs)
     axes = f"{label}, log scale" if log else label, suite.average
     facts = {"series": front_series(points), "log": log, "highlight": suite.baseline}
-    yield suite.figure("training", "leaderboard", "Score and training", "front", axes, **facts)
+    yield suite.figure("training", "efficiency", "Score and training", "front", axes, **facts)
 
 
 def _curve_figures(suite: _SuiteRecords) -> Iterator[Figure]:
@@ -410,7 +417,7 @@ def _gain_figure(suite: _SuiteRecords) -> Iterator[Figure]:
 
 def _cosine_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     """Densities of the similarities of all test pairs, a line a method, from the kept predictions."""
-    if suite.metric != "spearman":  # only these predictions are similarities
+    if suite.metric != "spearman" or len(suite.runs) > MOST_ROWS:  # only these predictions are similarities
         return
     edges = np.linspace(-1, 1, 81)
     middles = tuple(((edges[:-1] + edges[1:]) / 2).tolist())

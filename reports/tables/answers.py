@@ -10,6 +10,7 @@ from bench.comparison.method_family import DEFAULT_BASELINE
 from bench.errors import printable
 from bench.records.record import AVERAGE, RunRecord, safe_name
 from bench.render.forest import (
+    SEED,
     CellAxis,
     ForestLine,
     ForestPlot,
@@ -174,7 +175,8 @@ class Answers:
     @property
     def grids(self) -> str:
         """The grid lines of both columns, as definitions that every cell uses."""
-        grids = [draw_grid(self.seeds_axis, f"grid-seeds-{self.number}")]
+        grids = [SEED] if self.number == 1 else []
+        grids.append(draw_grid(self.seeds_axis, f"grid-seeds-{self.number}"))
         if self.family:
             band = -SCALE * self.margin, SCALE * self.margin
             grids.append(draw_grid(self.axis(self.baseline), f"grid-difference-{self.number}", band))
@@ -271,9 +273,8 @@ class Answers:
             for method, one in family.rows.items():
                 ends = map(interval_end, one.interval) if one.interval else ("", "")
                 numbers = map(_pack_number, (format_difference(one.difference), *ends))
-                tested = one.p is not None
-                p, code = (format_p_value(one.p), ANSWERS.index(one.answer)) if tested else ("", "")
-                lines.append([place[method], *numbers, p.removeprefix("0."), code])
+                p, code = (_pack_p_value(one.p), ANSWERS.index(one.answer)) if one.p is not None else (-1, -1)
+                lines.append([place[method], *numbers, p, code])
             ticks = [f"{tick:g}" for tick in axis.ticks]
             against[place[baseline]] = {
                 "axis": [axis.low, axis.high, *axis.ends],
@@ -296,6 +297,12 @@ def _pack_number(text: str) -> int | str:
     """A printed number of two digits as hundredths, where these give the text again."""
     hundredths = round(100 * float(text)) if text else 0
     return hundredths if f"{hundredths / 100:+.2f}" == text else text
+
+
+def _pack_p_value(p: float) -> int:
+    """A printed p value in ten-thousandths, 0 where it is less than one."""
+    text = format_p_value(p)
+    return 0 if text.startswith("<") else round(10_000 * float(text))
 
 
 def describe_test(difference: BaselineDifference) -> str:

@@ -53,6 +53,11 @@ class MethodRuns:
     parameters: int | None
     dim: str
 
+    def by_seed(self, seeds: Sequence[str]) -> list[PageRun | None]:
+        """Return its run of each seed, None where there is none."""
+        runs = {run.seed: run for run in self.runs}
+        return [runs.get(seed) for seed in seeds]
+
     @property
     def card(self) -> str:
         """Anchor of its card on the page."""
@@ -75,6 +80,12 @@ class RunTable:
     suite: str
     tasks: tuple[str, ...]
     methods: dict[str, MethodRuns]
+
+    @property
+    def seeds(self) -> tuple[str, ...]:
+        """All seeds, a dash for runs without one."""
+        seeds = {run.seed for own in self.methods.values() for run in own.runs}
+        return tuple(sorted(seeds, key=lambda seed: (seed == DASH, int(seed) if seed != DASH else 0)))
 
 
 def card_anchor(name: str) -> str:

@@ -79,7 +79,7 @@
       const at = (value) => percent(100 * (Math.min(Math.max(value, least), most) - low) / (high - low));
       const unpack = (number) => (typeof number === "number" ? signed(number / 100) : number);
       const tests = new Map((family?.rows ?? []).map(([own, difference, lowest, highest, p, answer]) =>
-        [own, [own, ...[difference, lowest, highest].map(unpack), /^\d{4}$/.test(p) ? `0.${p}` : p, answer]]));
+        [own, [own, ...[difference, lowest, highest].map(unpack), p < 0 ? "" : p === 0 ? "<0.0001" : (p / 10000).toFixed(4), answer < 0 ? "" : answer]]));
       const named = new Map(ANSWERS.map((answer) => [answer, []]));
       const margin = Number(data.margin);
 
