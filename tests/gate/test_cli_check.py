@@ -495,7 +495,7 @@ def test_strict_fails_for_any_changed_byte_and_says_which_stage(
     plant(lambda scores: scores)
     assert cli("check", "--strict")[0] == 0  # a millionth is what another CPU may move
     plant(lambda scores: scores + np.float32(0.001))
-    code, out, _ = cli("check", "--strict")
+    code, out, _ = cli("check", "--strict", "--details")
     assert (code, "than another CPU" in out) == (1, True)
 
 
