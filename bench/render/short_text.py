@@ -20,6 +20,7 @@ _REQUIRED = (
     "Planned, but made without the plan",
     "Made under another plan",
     "Not as planned",
+    "Beside the plan: ",
     "Not the planned analysis",
     "Not the reference data",
     "Items: left out: ",
@@ -34,11 +35,13 @@ _MOST_USEFUL = (
     "Collapsed seeds",
     "Far from the others: ",
     ".*: no ranking of like with like",
+    "Supervised, so not ranked",
     "Checkpoints were chosen on what is evaluated",
     "Scores of the last checkpoint",
 )
 """Beginnings of other notes without which a reader is misled, the most needed first."""
 _USEFUL = (
+    ".* by the tests of all pairs",
     "Hardly guarded",
     "Other versions",
     "Unequal budgets",
@@ -49,6 +52,7 @@ _USEFUL = (
     "Plan: ",
     "Two of these intervals",
     "Set aside: ",
+    "No plan precedes",
 )
 """Beginnings of notes that help a reader, the most needed first."""
 _WHERE = r"(?:[^:]{1,80}: )?"  # a campaign, a suite or a comparison

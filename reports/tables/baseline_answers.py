@@ -46,9 +46,10 @@ def _describe_best(board: Leaderboard, width: int) -> str:
     if board.tests and best:
         start = "No baseline; may be the best: "
         return start + _fit_names([printed_name(row.method) for row in best], width - len(start))
-    finished = [row for row in board.rows if row.average is not None]
+    finished = [row for row in board.rows if row.average is not None and row.ranked]
     if not finished:
-        return "No finished run"
+        unranked = any(row.average is not None for row in board.rows)
+        return "No ranked row" if unranked else "No finished run"
     top = max(finished, key=lambda row: row.average or 0.0)
     seeds = f"{top.finished} seed{'s' * (top.finished != 1)}" if top.has_seeds else "no seeds"
     rows = f"{len(finished)} rows" if len(finished) > 1 else "one row"

@@ -102,9 +102,9 @@ def test_sweeps_share_cells_and_survive_failures(cli: Cli, sweep: Cli, tmp_path:
     assert row.split()[-1] == "-"
     none = next(line for line in second.splitlines() if line.split()[:1] == ["none"]).split()
     assert none[1] == none[2] != "-"
-    code, out, _ = cli("report")  # the campaign of the first
+    code, out, _ = cli("report", "--details")  # the campaign of the first
     assert (code, first.strip() in out) == (0, True)
-    assert cli("report")[1] == out
+    assert cli("report", "--details")[1] == out
     for form, start in (("markdown", "### Sweep layer"), ("latex", r"\caption{Sweep layer\_norms")):
         assert start in cli("report", "--format", form)[1]
     grid = json.loads(cli("report", "--format", "json")[1])[-1]

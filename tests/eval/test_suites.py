@@ -211,7 +211,7 @@ def test_a_users_text_is_verified_where_it_may_be_read(cli: Cli, text: Path, tmp
     text.write_text("".join(f"{sentence} near the {place}.\n" for place in places for sentence in own))
     assert cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", f"contrast:{text}")[0] == 0
     data = ("--data", str(text.parent))
-    code, out, _ = cli("compare", "noise#1", "noise#2", *data)
+    code, out, _ = cli("compare", "noise#1", "noise#2", *data, "--details")
     assert (code, "McNemar" in out) == (0, True)
     first, _ = json.loads(cli("stats", *data, "--format", "json")[1])["records"]
     assert set(first["intervals"]) == {*NAMES, "avg"}
@@ -362,7 +362,9 @@ def test_impossible_ranks_are_refused(kept: list[float]) -> None:
 
 
 def test_records_of_the_embedded_world(cli: Cli, tmp_path: Path) -> None:
-    code, out, err = cli("run", "--methods", "noise", "--seeds", "1-2", "--suite", "mini-evalrank")
+    code, out, err = cli(
+        "run", "--methods", "noise", "--seeds", "1-2", "--suite", "mini-evalrank", "--details"
+    )
     assert (code, "Mrr x 100" in out) == (0, True), err
     (task,) = load_rank("mini-evalrank")
     assert task.sha256 != load_rank("mini-evalrank", DataSource(world_seed=2))[0].sha256

@@ -96,13 +96,13 @@ def passed(cli: Cli, *arguments: str) -> str:
     """Counts of a check that passes."""
     code, out, err = cli("check", *arguments)
     assert code == 0, err
-    return out.splitlines()[-1].removeprefix("PASSED, ").split(": ")[-1]
+    return out.splitlines()[0].removeprefix("PASSED, ").split(": ")[-1]
 
 
 def failed(cli: Cli, *arguments: str) -> str:
     """The sentence of a check that fails one cell."""
     code, out, err = cli("check", *arguments)
-    sentence = out.splitlines()[-1]
+    sentence = out.splitlines()[0]
     assert (code, sentence.startswith("FAILED, 1 of")) == (1, True), err
     return sentence
 
@@ -136,7 +136,7 @@ def test_a_dropped_loss_term_fails_the_gate_and_noise_does_not(
     monkeypatch.setattr("bench.losses.info_nce", without_negatives)
     code, out, err = cli("check")
     assert (code, err.count("short seed")) == (1, 4)
-    said = out.splitlines()[-1]
+    said = out.splitlines()[0]
     assert not missing_facts(said, "FAILED, 1 of", "short on toy", "over 4 seeds", "numbers changed")
     assert numbers_in(said)[2] > 5  # points
     assert passed(cli, "--methods", "word_overlap")
@@ -175,7 +175,7 @@ def test_other_specifications_and_data_are_refused(cli: Cli, tmp_path: Path, ref
     assert not missing_facts(noise, "not comparable", "noise on toy", "scale then 1.0", "now 9.0")
     assert not missing_facts(overlap, "not comparable", "word_overlap on toy", "data TOY")
     assert not missing_facts(error, "error: 2 cell(s)", "--update --why TEXT")
-    assert out.splitlines()[-1].startswith("NOT COMPARABLE")
+    assert out.splitlines()[0].startswith("NOT COMPARABLE")
     assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 3
 
     for path in paths(tmp_path, "noise"):
@@ -439,14 +439,14 @@ def test_a_model_of_no_profile_has_to_be_run_by_hand(cli: Cli, tiny_bert: Path) 
     assert passed(cli, *LOCAL) == "1 equal"
     cli(*RUN, "word_overlap", "--campaign", "reference")
     code, out, err = cli("check")
-    assert (code, out.splitlines()[-1]) == (0, "PASSED, 1 cell: 1 equal")
+    assert (code, out.splitlines()[0]) == (0, "PASSED, 1 cell: 1 equal")
     assert not missing_facts(err, "warning: untrained", "left out")
 
 
 def test_a_changed_metric_is_caught_before_anything_runs(
     cli: Cli, tmp_path: Path, reference: Path, monkeypatch: Patch
 ) -> None:
-    assert "4 records" in cli("check", "--methods", "noise,word_overlap")[1]
+    assert "4 records" in cli("check", "--methods", "noise,word_overlap", "--details")[1]
 
     def pearson(one: FloatArray, other: FloatArray) -> float:
         return float(np.corrcoef(one, other)[0, 1])
@@ -495,7 +495,7 @@ def test_strict_fails_for_any_changed_byte_and_says_which_stage(
     plant(lambda scores: scores)
     assert cli("check", "--strict")[0] == 0  # a millionth is what another CPU may move
     plant(lambda scores: scores + np.float32(0.001))
-    code, out, _ = cli("check", "--strict")
+    code, out, _ = cli("check", "--strict", "--details")
     assert (code, "than another CPU" in out) == (1, True)
 
 

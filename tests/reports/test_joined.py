@@ -68,7 +68,7 @@ def ask(cli: Cli, *arguments: str, campaign: str = "a,b") -> str:
 
 
 def test_a_report_has_the_rows_of_all_campaigns(both: Cli) -> None:
-    out = ask(both)
+    out = ask(both, "--details")
     assert not missing_facts(out, "campaign a,b", "over 3 seeds.")
     found = {(row["campaign"], row["method"], row["seed"]) for row in rows(ask(both, "--format", "csv"))}
     assert found == {("a", "noise", "1"), ("a", "noise", "2"), ("b", "noise", "3"), ("b", "word_overlap", "")}
@@ -368,7 +368,8 @@ def test_a_campaign_of_which_nothing_can_be_read_is_a_report(results: Cli) -> No
     for path in Path("results").glob("local/*/*/*/toy.json"):
         damage(path)
     code, out, err = results("report")
-    assert (code, out.count("Unreadable: "), err.count(CHANGED)) == (1, 4, 4)
+    assert (code, out.count("Unreadable: "), out.count(CHANGED), err.count(CHANGED)) == (1, 1, 4, 4)
+    assert "No finished run" in out
     assert err.splitlines()[-1].startswith("error: 4 records")
     code, out, err = results("report", "--table", "significance")
     assert (code, out, err.count(CHANGED)) == (2, "", 4)  # nothing to show, and what may be why

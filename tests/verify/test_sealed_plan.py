@@ -43,8 +43,9 @@ def drop_seeds(*seeds: int) -> None:
 
 
 def said(cli: Cli, *arguments: str) -> str:
-    """What a command prints, whatever its exit code."""
-    _, out, err = cli(*arguments)
+    """What a command prints, with all notes of a report, whatever its exit code."""
+    is_text = arguments[0] == "report" and "--format" not in arguments
+    _, out, err = cli(*arguments, *["--details"] * is_text)
     return out + err
 
 
