@@ -107,7 +107,7 @@ def _choose_scale(figure: Figure) -> ColourScale:
     sizes = sorted(map(abs, figure.heat))
     reach = sizes[3 * len(sizes) // 4] if sizes else 0.0  # not the few largest
     reach = reach or 1.0
-    return ColourScale(_SIGNED, (0, 1, 9, 10), -reach, reach)
+    return ColourScale(_SIGNED, (0, 10), -reach, reach)
 
 
 def _draw_cells(
