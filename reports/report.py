@@ -147,7 +147,7 @@ def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
 
     parts, missing = [], []
     figures = group_by(page_figures(campaign), lambda figure: figure.section)
-    for section in SECTIONS:
+    for section in (section for section in SECTIONS if section.tab):
         boards = page_boards(campaign) if section.name == "leaderboard" else []  # tables with filters
         grids = [] if boards else section.grids(campaign)
         drawn = tuple(figures.get(section.name, ()))

@@ -47,7 +47,7 @@ class Section:
         make: Its tables' function, "MODULE.FUNCTION" or "FILE.FUNCTION" of :mod:`bench.reports.tables`; one
             called "..._grid" makes the table of a profile and suite; empty for only figures.
         table: Its name for ``--table`` if that differs from ``name``; with ``:SWEEP`` where it takes one.
-        tab: The tab of the page that shows it, see TABS.
+        tab: The tab of the page that shows it, see TABS; "" where another table of the page has its numbers.
         printed: True if a report prints it unasked; the page always has it.
         selected: True if it needs the checkpoints that the dev set chose.
     """
@@ -94,12 +94,12 @@ SECTIONS = (
     Section(
         *("sts7", "STS tasks", "no record of suite sts7"),
         *("bench run --suite sts7 makes them", "suite_tables.sts7_grids"),
-        tab="tasks",
+        tab="",
     ),
     Section(
         *("transfer", "Transfer tasks", "no record of suite transfer7"),
         *("bench run --suite transfer7 makes them", "suite_tables.transfer_grids"),
-        tab="tasks",
+        tab="",
     ),
     Section(
         *("metrics", "Metrics of retrieval", "no suite has retrieval tasks"),

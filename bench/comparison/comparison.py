@@ -75,13 +75,12 @@ def compare(
     scope: Scope | None = None,
     draw: DrawItems | None = None,
     asked: Questions = NOTHING_ELSE,
-    brief: bool = False,
 ) -> Comparison:
     """Compare two groups of runs on their suite.
 
     The verdict speaks for the scope: further "seeds", further "items", or "both", which is the default with
     seeds, items and no exact test. ``draw`` returns each run's scores in common draws of items; without it,
-    only seeds are compared. ``brief`` is for its sentences alone, which name no pair of checkpoints.
+    only seeds are compared.
     """
     profile, suite = " and ".join(dict.fromkeys((a.place[0], b.place[0]))), a.place[1]
     where = f"{profile}, suite {suite}"
@@ -103,7 +102,7 @@ def compare(
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:
         a, b, design = choose_comparison_design(a, b, test, where)
     paired = design is not None and design.paired
-    items, reason = _compare_items(a, b, names, level, draw, paired=paired, brief=brief)
+    items, reason = _compare_items(a, b, names, level, draw, paired=paired)
     seeds = compare_over_seeds(a, b, design, (*names, AVERAGE), level) if design else None
     if seeds and scope == "both" and seeds.design.test in EXACT:
         raise InputError(f"--for both with --test {test}", where=where, expected="--for seeds")
@@ -165,13 +164,12 @@ def _compare_items(
     draw: DrawItems | None,
     *,
     paired: bool,
-    brief: bool,
 ) -> tuple[ItemLevel | None, str | None]:
     """Return the items' level, or the obstacle."""
     if draw is None:
         return None, None
     try:
-        return compare_over_items(a, b, names, level, draw, paired=paired, brief=brief), None
+        return compare_over_items(a, b, names, level, draw, paired=paired), None
     except RefusedError:
         raise
     except BenchError as error:

@@ -261,11 +261,10 @@ def compare_over_items(
     draw: DrawItems,
     *,
     paired: bool = False,
-    brief: bool = False,
 ) -> ItemLevel:
     """Compare two groups of checkpoints on the items of tasks.
 
-    ``paired`` is of their seeds; ``brief`` compares one pair of checkpoints, which stands for all in texts.
+    ``paired`` is of their seeds.
     """
     runs = (*a.runs, *b.runs)
     draws = list(draw(runs))
@@ -289,8 +288,8 @@ def compare_over_items(
     if len(tasks) > 1:
         levels = adjust_levels({task: differences[task].p for task in tasks}, "fdr_bh", level)
         corrected = paired_bootstrap(sample, "a", "b", levels)
-    checkpoints, pairs_of_runs = [], _pair_runs(a, b)
-    for i, j in pairs_of_runs[:1] if brief else pairs_of_runs:
+    checkpoints = []
+    for i, j in _pair_runs(a, b):
         checkpoints.append(_compare_checkpoints(runs, draws, sample, (i, len(a.runs) + j), level))
     rescored = all(of_run.tasks is not None for of_run in draws)
     return ItemLevel(differences, corrected, tuple(checkpoints), components, coverage, rescored, units)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from bench.render.figure import Figure, clip_text
 from bench.render.svg_marks import WIDTH, text_at, upright_label, widest_text
@@ -21,7 +22,7 @@ _SIGNED = (
 )
 """From orange below zero through white to blue above, for all kinds of colour vision."""
 _LETTER, _RIGHT, _TOP = 6.4, 16, 12
-_WRITTEN_CELLS = 400
+_WRITTEN_CELLS = 200
 _PANEL_COLUMNS, _PANEL_GAP, _PANEL_HEAD = 3, 14.0, 22.0
 
 Matrix = Sequence[Sequence[float | None]]
@@ -113,15 +114,19 @@ def _choose_scale(figure: Figure) -> ColourScale:
 def _draw_cells(
     cells: Matrix, scale: ColourScale, corner: tuple[float, float], size: tuple[float, float]
 ) -> list[str]:
-    """The cells; those of one colour are one path, so that a fine grid stays small."""
+    """The cells; those of one colour are one path, and neighbours in a column one part of it."""
     paths: dict[int, list[str]] = {}
     wide, high = size
-    for i, row in enumerate(cells):
-        for j, value in enumerate(row):
-            if value is not None:
-                x, y = corner[0] + j * wide, corner[1] + i * high
-                path = f"M{x:.1f} {y:.1f}H{x + wide:.1f}V{y + high:.1f}H{x:.1f}z"
-                paths.setdefault(scale.step(value), []).append(path)
+    for j, column in enumerate(zip(*cells, strict=True)):
+        steps = [None if value is None else scale.step(value) for value in column]
+        first = 0
+        for step, run in groupby(steps):
+            last = first + len(list(run))
+            if step is not None:
+                x, y, end = corner[0] + j * wide, corner[1] + first * high, corner[1] + last * high
+                path = f"M{x:.1f} {y:.1f}H{x + wide:.1f}V{end:.1f}H{x:.1f}z"
+                paths.setdefault(step, []).append(path)
+            first = last
     drawn = []
     for step, corners in sorted(paths.items()):
         fill = f'fill="{scale.colours[step]}" shape-rendering="crispEdges"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +23,7 @@ from bench.render.grid import summarise_values
 from bench.reports import merge_campaigns, record_groups
 from bench.reports.campaign import Campaign, choose_test, prepare_campaign
 from bench.reports.figures.suite_plots import curve_series
-from bench.reports.formats.report_page import PagePart, page_context
+from bench.reports.formats.report_page import page_context
 from bench.reports.method_choice import use_published_names
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
 from bench.reports.report import page_parts, render_report
@@ -72,9 +73,10 @@ def campaign_files(
     entry = make_entry(campaign, CampaignCheck(facts["status"], tuple(facts["said"]), facts["shortfall"]))
     named = use_published_names(campaign)
     parts, missing = page_parts(named)
-    tables = dict(_render_tables(campaign, parts))
+    tables = dict(_render_tables(campaign))
     files = {f"tables/{name}": text.encode() for name, text in tables.items()}
-    files["tables/records.csv"] = render_report(campaign, "csv").encode()
+    # every score of every run: a tenth of its size
+    files["tables/records.csv.gz"] = gzip.compress(render_report(campaign, "csv").encode(), mtime=0)
     compared = remember("pairs", lambda: compare_method_pairs(campaign))
     files["pairs.js"] = render_data_file(f"pairs {entry.campaign}", compared)
     browsed, unseen = _collect_items(campaign, data)
@@ -98,15 +100,14 @@ def campaign_files(
     return entry, files
 
 
-def _render_tables(campaign: Campaign, parts: Sequence[PagePart]) -> Iterator[tuple[str, str]]:
+def _render_tables(campaign: Campaign) -> Iterator[tuple[str, str]]:
     """Yield the csv and JSON of every table by file name, as ``bench report`` prints them."""
     listed = replace(campaign, pairs=True)
-    for part in parts:
-        section = next(section for section in SECTIONS if section.name == part.id)
-        grids = section.grids(listed if part.boards or part.id == "significance" else campaign)
+    for section in SECTIONS:
+        grids = section.grids(listed if section.name in ("leaderboard", "significance") else campaign)
         for form in ("csv", "json") if grids else ():
             yield (
-                f"{part.id}.{form}",
+                f"{section.name}.{form}",
                 render_grids(merge_campaigns.append_doubts(grids, campaign, form), form),
             )
 

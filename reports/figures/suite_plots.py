@@ -267,6 +267,8 @@ def _cost_figures(suite: _SuiteRecords) -> Iterator[Figure]:
             if values and mean is not None:
                 points[method] = fmean(values), SCALE * mean
     yield from _front_figure(suite, sentences, seconds)
+    if len(gmac) > MOST_ROWS:  # a few distinct costs, as most methods are one encoder
+        return
     axes = "GMAC of a sentence", suite.average
     yield from suite.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
 

@@ -34,7 +34,7 @@ from bench.reports.tables.method_cards import campaign_cards, run_tables
 from bench.reports.tables.pairwise_tests import LEVEL
 from bench.version import __version__
 
-_MOST_DATA = 100  # points that a figure repeats as a table
+_MOST_DATA = 40  # points that a figure repeats as a table
 MOST_PAIRED = 15
 """Rows of a table of all pairs of methods."""
 

@@ -281,7 +281,9 @@ class Answers:
                 "ticks": ticks,
                 "rows": lines,
             }
-        means = [[row.row.cells[task].mean for task in (AVERAGE, *self.tasks)] for row in self.rows]
+        means = [
+            [_round_mean(row.row.cells[task].mean) for task in (AVERAGE, *self.tasks)] for row in self.rows
+        ]
         return {
             "margin": self.margin_text,
             "ids": [row.method for row in self.rows],
@@ -297,6 +299,11 @@ def _pack_number(text: str) -> int | str:
     """A printed number of two digits as hundredths, where these give the text again."""
     hundredths = round(100 * float(text)) if text else 0
     return hundredths if f"{hundredths / 100:+.2f}" == text else text
+
+
+def _round_mean(mean: float | None) -> float | None:
+    """A mean with digits enough for any difference of two, as printed."""
+    return None if mean is None else round(mean, 9)
 
 
 def _pack_p_value(p: float) -> int:

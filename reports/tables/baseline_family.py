@@ -69,6 +69,16 @@ def compare_with_baseline(
     tests: PairwiseTests, baseline: str, *, task: str = AVERAGE, margin: float
 ) -> BaselineFamily | None:
     """Test every row against the baseline on a task; None where no row can be tested against it."""
+    key = "baseline", baseline, task, margin
+    if key not in tests.kept:
+        tests.kept[key] = _compare_with_baseline(tests, baseline, task, margin)
+    family: BaselineFamily | None = tests.kept[key]
+    return family
+
+
+def _compare_with_baseline(
+    tests: PairwiseTests, baseline: str, task: str, margin: float
+) -> BaselineFamily | None:
     from bench.stats.difference_test import PAIRED
 
     ranking = tests.of(task)
@@ -120,6 +130,13 @@ def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
     Each row is the baseline of a family of its own (Hsu 1984, Ann. Statist. 12, 1136). The best row is among
     them with a chance of at least 95%. Empty if nothing was tested.
     """
+    if ("best", task) not in tests.kept:
+        tests.kept["best", task] = _find_best(tests, task)
+    best: frozenset[str] = tests.kept["best", task]
+    return best
+
+
+def _find_best(tests: PairwiseTests, task: str) -> frozenset[str]:
     from bench.stats.difference_test import PAIRED
 
     table, best = tests.table(task), []
@@ -130,7 +147,10 @@ def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
         if ahead.any() and (least := float(table.fewest[place, ahead].min())) <= ALPHA:
             # above ALPHA no correction is needed, as it only raises p
             paired = [table.methods[other] for other in np.flatnonzero(is_paired[place])]
-            others = int(has_test[place].sum()) - len(paired)
+            count = int(has_test[place].sum())
+            if least * count <= ALPHA / 2:
+                continue  # so far below that Bonferroni's inequality settles it
+            others = count - len(paired)
             correction = correct_against(tests, table.methods[place], paired, others, task)
             if correction.adjust(least) <= ALPHA:
                 continue

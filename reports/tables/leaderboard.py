@@ -218,7 +218,19 @@ def all_leaderboards(campaign: Campaign) -> list[Leaderboard]:
 
 
 def make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leaderboard:
-    """Return the table of the records of one profile and suite; its rows have the ids of the methods."""
+    """Return the table of the records of one profile and suite; its rows have the ids of the methods.
+
+    Parts of a report share it. The campaign holds these records as long as the table.
+    """
+    choices = campaign.all_rows, campaign.baseline, campaign.family_kind, campaign.margin, campaign.given
+    key = ("leaderboard", *choices, campaign.named, id(campaign.names), *map(id, records))
+    if key not in campaign.kept:
+        campaign.kept[key] = campaign.names, _make_leaderboard(campaign, records)
+    table: Leaderboard = campaign.kept[key][1]
+    return table
+
+
+def _make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leaderboard:
     tasks, supervised = task_list(records), campaign.rank_supervised
     family, pairwise = campaign.family(records), run_pairwise_tests(campaign, records)
     rows = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ class PairwiseTests:
         for method, records in by_method(done).items():
             runs = sort_runs_by_seed(CampaignRun(campaign.home(record), record) for record in records)
             self._groups[method] = Group(method, tuple(runs))
+        self.kept: dict[tuple[Any, ...], Any] = {}  # what tables compute of these tests, once
         self._scores: dict[int, dict[str, float]] = {}  # by record: thousands of tests read them
         for record in done:
             whole = (s for s in record.scores if (s.subset, s.metric) == (ALL, self._metric))

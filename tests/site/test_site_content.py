@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
@@ -101,7 +102,8 @@ def test_files_of_tables_are_what_the_report_prints(made: tuple[Path, Path]) -> 
             rows = list(csv.reader(io.StringIO((folder / f"{table}.csv").read_text())))
             assert len(rows) > 1
             assert json.loads((folder / f"{table}.json").read_text())
-        assert (folder / "records.csv").read_text() == render_report(campaign, "csv")
+        packed = (folder / "records.csv.gz").read_bytes()
+        assert gzip.decompress(packed).decode() == render_report(campaign, "csv")
     where = ("--results", str(results), "--campaign", "real")
     said = call("report", *where, "--table", "neighbours", "--format", "csv")
     assert said == (0, (site / "campaigns/real/tables/neighbours.csv").read_text(), "")

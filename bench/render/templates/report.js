@@ -156,6 +156,7 @@
   const inert = (text) => (/^\s*[=+\-@\uff1d\uff0b\uff0d\uff20]/.test(text) && !NUMERIC.test(text) ? `'${text}` : text);
   const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const split = (cell) => {
+    if (cell?.querySelector(".link")) return [cell.querySelector("a").textContent, "", ""];
     if (cell?.dataset.csv !== undefined) return [cell.dataset.csv, "", ""];
     if (cell?.classList.contains("size") && cell.dataset.v) return [cell.dataset.v, "", ""];
     const parts = ["", "", ""];

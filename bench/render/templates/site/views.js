@@ -139,7 +139,7 @@
         said("copied");
       });
       return [head,
-        make("p", { className: "verdict" }, make("span", { className: `answer ${verdict.style}`, textContent: verdict.label }), " ", make("span", { className: "said", textContent: verdict.text })),
+        make("p", { className: "verdict" }, make("span", { className: `verdict-answer ${verdict.style}`, textContent: verdict.label }), " ", make("span", { className: "said", textContent: verdict.text })),
         ...(pair.low === null ? [] : [strip(pair, most)]),
         ...(pair.p === null ? [] : [make("p", { className: "key", textContent: `${pair.basis}; the interval is the pair's own, at 95%; ${pair.pValues}.` })]),
         make("p", { className: "command" }, "Items, tasks and effect sizes: ", code, " ", copy)];
