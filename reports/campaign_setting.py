@@ -8,10 +8,9 @@ from datetime import date
 
 from bench.config.profiles import load_profile, profile_names
 from bench.data.suites import SUITES
-from bench.records.record import RunRecord
+from bench.records.record import NOT_RECOMPUTED, RunRecord
 from bench.records.timing import start_date
 from bench.reports.record_groups import (
-    NOT_RECOMPUTED,
     by_method,
     finished_records,
     main_metric,
@@ -141,10 +140,10 @@ def _describe_seeds(records: Sequence[RunRecord]) -> str:
     if not counts:
         return ""
     (usual, _), *_ = Counter(counts).most_common(1)
-    seeds = "1 seed" if usual == 1 else f"{usual} seeds"
+    usually = "1 seed" if usual == 1 else f"{usual} seeds"
     if min(counts) == max(counts):
-        return f"{seeds} a row"
-    return f"{seeds} for most rows ({min(counts)} to {max(counts)})"
+        return f"{usually} a row"
+    return f"{usually} for most rows ({min(counts)} to {max(counts)})"
 
 
 def _describe_machines(records: Sequence[RunRecord]) -> str:

@@ -20,11 +20,11 @@ def sort_pdf_objects(pdf: bytes) -> bytes:
     table, trailer = pdf[start:].split(b"trailer", 1)
     places = [int(line.split()[0]) for line in table.split(b"\n") if line.strip().endswith(b" n")]
     ends = dict(zip(sorted(places), [*sorted(places)[1:], start], strict=True))
-    objects = {}
+    objects: dict[int, tuple[bytes, bytes]] = {}
     for place in places:
-        number, _, body = pdf[place : ends[place]].partition(b" 0 obj")
+        head, _, body = pdf[place : ends[place]].partition(b" 0 obj")
         head_part, stream, content = body.partition(b"\nstream")
-        objects[int(number)] = _RESOURCES.sub(_sort_lines, head_part), stream + content
+        objects[int(head)] = _RESOURCES.sub(_sort_lines, head_part), stream + content
     order: dict[int, int] = {}
     waiting = [int(number) for number in reversed(_REFERENCE.findall(trailer))]
     while waiting:

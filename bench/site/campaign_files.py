@@ -90,7 +90,7 @@ def campaign_files(
         if not path.name.startswith("."):
             files[f"records/{path.relative_to(store.root).as_posix()}"] = path.read_bytes()
     page_facts = page_context(named, parts, [*missing, *unseen]) | {
-        "tables": {name.partition(".")[0] for name in tables},
+        "tables": set(tables),
         "entry": entry,
         "used": list(map(asdict, rank_by_seed_count(campaign))),
         "browsed": [(block["profile"], block["suite"]) for block in browsed],
@@ -105,7 +105,9 @@ def _render_tables(campaign: Campaign) -> Iterator[tuple[str, str]]:
     listed = replace(campaign, pairs=True)
     for section in SECTIONS:
         grids = section.grids(listed if section.name in ("leaderboard", "significance") else campaign)
-        for form in ("csv", "json") if grids else ():
+        # thousands of pairs are large: they are in csv alone
+        forms = ("csv",) if section.name == "significance" else ("csv", "json")
+        for form in forms if grids else ():
             yield (
                 f"{section.name}.{form}",
                 render_grids(merge_campaigns.append_doubts(grids, campaign, form), form),
