@@ -116,11 +116,11 @@ def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequenc
 
 
 def _list_tabs(parts: Sequence[PagePart]) -> list[tuple[str, str, list[PagePart]]]:
-    """Return id, title and parts of every tab that shows something."""
+    """Return id, title and parts of every tab that shows something, parts with figures first."""
     answered = any(part.boards for part in parts)
     tabs = []
     for tab, title in TABS.items():
-        own = [part for part in parts if part.tab == tab]
+        own = sorted((part for part in parts if part.tab == tab), key=lambda part: not part.figures)
         if own or (answered and tab in ("differences", "tasks")):
             tabs.append((tab, title, own))
     return tabs
