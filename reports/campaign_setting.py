@@ -148,6 +148,8 @@ def _describe_seeds(records: Sequence[RunRecord]) -> str:
 
 def _describe_machines(records: Sequence[RunRecord]) -> str:
     devices = {str(record.provenance.get("device", "")).removeprefix("cuda ") for record in records} - {""}
+    if len(devices) > 1:
+        devices.discard("cuda")  # of records that name no GPU
     return _join_few("", "devices", {"CPU" if device == "cpu" else device for device in devices})
 
 

@@ -95,6 +95,10 @@ class Figure:
         """True if lines are too many for colours."""
         return self.kind == "lines" and not self.own and len(self.series) > MOST_ROWS
 
+    def look(self, number: int) -> int:
+        """Return the number whose colour and shape a series has: beside a front others are pale."""
+        return 5 if self.kind == "front" and number else number
+
     @property
     def all_x(self) -> list[float]:
         """Places of all series along x."""

@@ -17,8 +17,8 @@ MIDDLE = 11
 """Vertical place of a cell's marks, in pixels of its height of 22."""
 SEED = f'<circle id="seed" class="seed" cy="{MIDDLE}" r="2.6"/>'
 """The dot of a seed, which a page or file defines once."""
-FENCE = 1.5
-"""Widths of the middle half beyond it, at which Tukey's fences stand."""
+FENCE = 1.0
+"""Widths of the middle half of the estimates; those that lie further beyond it stand at the edge."""
 _MOST_TICKS = 7
 
 
@@ -33,8 +33,11 @@ class CellAxis:
 
     def place(self, value: float) -> float:
         """Return the place of a value in percent of a cell's width."""
-        share = (clamp_value(value, self.ends) - self.low) / (self.high - self.low)
-        return round(100 * share, 1)
+        return self.place_tick(clamp_value(value, self.ends))
+
+    def place_tick(self, value: float) -> float:
+        """Return the place of a tick, which may lie beyond the ends of the values."""
+        return round(100 * (value - self.low) / (self.high - self.low), 1)
 
 
 def make_cell_axis(
@@ -42,7 +45,7 @@ def make_cell_axis(
 ) -> CellAxis:
     """Return an axis for estimates, their intervals' ends, and the places that it always shows.
 
-    Estimates beyond Tukey's fences stand at the edge, so that a collapsed row doesn't squeeze the others.
+    Estimates far from the others stand at the edge, so that a collapsed row doesn't squeeze the others.
 
     >>> axis = make_cell_axis([-1.0, 2.0], always=[0.0])
     >>> axis.ends, axis.place(0.0), axis.ticks
@@ -56,7 +59,7 @@ def make_cell_axis(
     shown = [*inside, *always]
     for (low, high), value in zip(ends, estimates, strict=bool(ends)):
         if value in inside:
-            shown += [max(low, lower - 2 * room), min(high, upper + 2 * room)]
+            shown += [max(low, lower - room), min(high, upper + room)]
     axis = Axis(shown, 0.0, 100.0, margin=0.05)
     return CellAxis((min(shown), max(shown)), axis.low, axis.high, tuple(axis.ticks(_MOST_TICKS)))
 
@@ -71,7 +74,7 @@ def draw_grid(axis: CellAxis, name: str, band: tuple[float, float] | None = None
         )
     for tick in axis.ticks:
         style = "axis-zero" if tick == 0 else "axis-line"
-        x = axis.place(tick)
+        x = axis.place_tick(tick)
         parts.append(f'<line class="{style}" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>')
     return f'<g id="{escape_markup(name)}">{"".join(parts)}</g>'
 
@@ -81,7 +84,9 @@ def draw_ticks(axis: CellAxis, *, sign: bool) -> str:
     parts = []
     for tick in axis.ticks:
         text = f"{tick:+g}" if sign and tick else f"{tick:g}"
-        parts.append(f'<text class="tick" x="{axis.place(tick)}%" y="12" text-anchor="middle">{text}</text>')
+        parts.append(
+            f'<text class="tick" x="{axis.place_tick(tick)}%" y="12" text-anchor="middle">{text}</text>'
+        )
     return "".join(parts)
 
 

@@ -114,10 +114,10 @@ def _draw_series(
         right, down = overflow_direction(a, ends[0]), -overflow_direction(b, ends[1])
         title = f"{label}: {a:.4g}, {b:.4g}"
         if right or down:
-            parts.append(draw_edge_marker(number, *at, (right, 0 if right else down), title))
+            parts.append(draw_edge_marker(figure.look(number), *at, (right, 0 if right else down), title))
             text = f"{text} ({a:.4g}, {b:.4g})"
         else:
-            parts.append(draw_marker(number, *at, title))
+            parts.append(draw_marker(figure.look(number), *at, title))
         if (place := places.take(text, at)) is not None:
             strong = label == figure.highlight or (figure.kind == "front" and number == 0)
             style = "name strong" if strong else "name"

@@ -55,7 +55,8 @@ def legend_marks(figure: Figure) -> list[tuple[str, str]]:
     if figure.kind in _UNNAMED or figure.panels or not 1 < len(figure.series) <= MOST_ROWS:
         return []
     line = figure.kind == "lines"
-    return [(legend_mark(number, line=line), one.name) for number, one in enumerate(figure.series)]
+    looks = map(figure.look, range(len(figure.series)))
+    return [(legend_mark(look, line=line), one.name) for look, one in zip(looks, figure.series, strict=True)]
 
 
 def legend_entries(figure: Figure) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ from bench.reports.campaign import Campaign
 from bench.reports.merge_campaigns import list_unreadable
 from bench.reports.record_groups import describe_provenance, readable_records, record_notes
 from bench.reports.sections import TABS
+from bench.reports.tables.answers import Answers
 from bench.reports.tables.differences import PAIR_HEADER, Differences, method_differences
 from bench.reports.tables.leaderboard_page import Board
 from bench.reports.tables.method_cards import campaign_cards, run_tables
@@ -94,10 +95,12 @@ def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequenc
     """Return the template variables of a campaign's page, see :func:`render_campaign_page`."""
     whole = any(part.boards for part in parts)
     remarks = _list_remarks(campaign)
+    answers = [board.answers for part in parts for board in part.boards]
     return {
         "campaign": campaign,
         "tabs": _list_tabs(parts),
-        "answers": [board.answers for part in parts for board in part.boards],
+        "answers": answers,
+        "places": _place_figures(parts, answers),
         "missing": missing,
         "remarks": remarks,
         "count": len(readable_records(campaign.records)),
@@ -113,6 +116,17 @@ def page_context(campaign: Campaign, parts: Sequence[PagePart], missing: Sequenc
         "cards": campaign_cards(campaign) if whole else [],
         "beyond": BEYOND,
     }
+
+
+def _place_figures(parts: Sequence[PagePart], answers: Sequence[Answers]) -> dict[str, int]:
+    """Return the number of the place of every figure that is of one profile and suite, by its name."""
+    longest = sorted(answers, key=lambda one: -len(one.place))
+    places = {}
+    for figure in (figure for part in parts for figure in part.figures):
+        numbers = [one.number for one in longest if figure.name.startswith(one.place)]
+        if numbers:
+            places[figure.name] = numbers[0]
+    return places
 
 
 def _list_tabs(parts: Sequence[PagePart]) -> list[tuple[str, str, list[PagePart]]]:

@@ -94,7 +94,13 @@ class AnswerCard:
 
 @dataclass(frozen=True)
 class Answers:
-    """One profile and suite: its rows, and the families of all baselines."""
+    """One profile and suite: its rows, and the families of all baselines.
+
+    Args:
+        seeds_axis: Of the averages by seed, in points.
+        number: Of its place on the page, from 1.
+        place: How the names of its figures begin.
+    """
 
     title: str
     short: str
@@ -107,6 +113,7 @@ class Answers:
     seeds_axis: CellAxis
     tasks: tuple[str, ...]
     number: int
+    place: str
 
     @property
     def family(self) -> BaselineFamily | None:
@@ -237,9 +244,9 @@ class Answers:
         return cells
 
     @property
-    def heat_steps(self) -> str:
-        """The steps of the colours, in words."""
-        return ", ".join(f"{step:g}" for step in HEAT_STEPS)
+    def steps(self) -> list[str]:
+        """The points from which colours are darker."""
+        return [f"{step:g}" for step in HEAT_STEPS]
 
     @property
     def plot(self) -> ForestPlot | None:
@@ -393,4 +400,5 @@ def collect_answers(
         make_cell_axis(averages),
         tuple(task for task in table.tasks if task != AVERAGE),
         number,
+        f"{safe_name(records[0].profile)}-{safe_name(records[0].suite)}-",
     )

@@ -78,6 +78,7 @@
       const [low, high, least, most] = family?.axis ?? [0, 1, 0, 1];
       const at = (value) => percent(100 * (Math.min(Math.max(value, least), most) - low) / (high - low));
       const unpack = (number) => (typeof number === "number" ? signed(number / 100) : number);
+      const tickAt = (value) => percent(100 * (value - low) / (high - low));
       const tests = new Map((family?.rows ?? []).map(([own, difference, lowest, highest, p, answer]) =>
         [own, [own, ...[difference, lowest, highest].map(unpack), p < 0 ? "" : p === 0 ? "<0.0001" : (p / 10000).toFixed(4), answer < 0 ? "" : answer]]));
       const named = new Map(ANSWERS.map((answer) => [answer, []]));
@@ -86,10 +87,11 @@
       // the axis: its band of equality, its lines and its labels
       const grid = document.getElementById(`grid-difference-${number}`);
       grid?.replaceChildren(mark("rect", { class: "axis-band", x: at(-margin), y: "0", width: percent(parseFloat(at(margin)) - parseFloat(at(-margin))), height: "100%" }),
-        ...(family?.ticks ?? []).map((tick) => mark("line", { class: Number(tick) === 0 ? "axis-zero" : "axis-line", x1: at(Number(tick)), x2: at(Number(tick)), y1: "0", y2: "100%" })));
+        ...(family?.ticks ?? []).map((tick) => mark("line", { class: Number(tick) === 0 ? "axis-zero" : "axis-line", x1: tickAt(Number(tick)), x2: tickAt(Number(tick)), y1: "0", y2: "100%" })));
       table.querySelector(".bar .axis").replaceChildren(...(family?.ticks ?? []).map((tick) =>
-        mark("text", { class: "tick", x: at(Number(tick)), y: "12", "text-anchor": "middle" }, Number(tick) > 0 ? `+${tick}` : tick)));
-      table.querySelector(".versus").textContent = family ? `Difference from ${data.names[baseline]}, 95% for all rows together` : "Difference";
+        mark("text", { class: "tick", x: tickAt(Number(tick)), y: "12", "text-anchor": "middle" }, Number(tick) > 0 ? `+${tick}` : tick)));
+      table.querySelector(".versus").textContent = family ? `Difference from ${data.names[baseline]}, simultaneous 95% interval` : "Difference";
+      table.querySelector(".versus-short").textContent = family ? `less ${data.names[baseline]}` : "";
 
       for (const row of rows) {
         const own = Number(row.dataset.m);
@@ -128,7 +130,7 @@
           card.querySelector("b").textContent = String(names.length);
           card.querySelector(".card-title").textContent = titles[answer];
           const list = card.querySelector(".names");
-          list.textContent = list.title = names.join(", ");
+          list.textContent = names.join(", ");
         }
       }
 
