@@ -21,17 +21,17 @@ def sort_pdf_objects(pdf: bytes) -> bytes:
     places = [int(line.split()[0]) for line in table.split(b"\n") if line.strip().endswith(b" n")]
     ends = dict(zip(sorted(places), [*sorted(places)[1:], start], strict=True))
     objects = {}
-    for place in places:
-        number, _, body = pdf[place : ends[place]].partition(b" 0 obj")
+    for start_at in places:
+        number, _, body = pdf[start_at : ends[start_at]].partition(b" 0 obj")
         head_part, stream, content = body.partition(b"\nstream")
         objects[int(number)] = _RESOURCES.sub(_sort_lines, head_part), stream + content
     order: dict[int, int] = {}
     waiting = [int(number) for number in reversed(_REFERENCE.findall(trailer))]
     while waiting:
-        number = waiting.pop()
-        if number not in order:
-            order[number] = len(order) + 1
-            waiting += [int(found) for found in reversed(_REFERENCE.findall(objects[number][0]))]
+        place = waiting.pop()
+        if place not in order:
+            order[place] = len(order) + 1
+            waiting += [int(found) for found in reversed(_REFERENCE.findall(objects[place][0]))]
 
     def renumber(text: bytes) -> bytes:
         return _REFERENCE.sub(lambda found: b"%d 0 R" % order[int(found[1])], text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 
 from bench.render.figure import (
@@ -135,7 +135,7 @@ def _edge_place(axis: Axis, value: float, ends: Ends) -> float:
     return axis.at(value)
 
 
-def pareto_front(points: dict[str, tuple[float, float]]) -> list[str]:
+def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:
     """Return the names of the points better than all that cost as little, from the cheapest on.
 
     >>> pareto_front({"a": (1.0, 5.0), "b": (2.0, 4.0), "c": (3.0, 7.0)})
@@ -150,7 +150,7 @@ def pareto_front(points: dict[str, tuple[float, float]]) -> list[str]:
     return front
 
 
-def front_series(points: dict[str, tuple[float, float]]) -> tuple[Series, ...]:
+def front_series(points: Mapping[str, tuple[float, float]]) -> tuple[Series, ...]:
     """Return the Pareto front and the other points as two labelled series."""
     front = pareto_front(points)
     others = [name for name in points if name not in front]

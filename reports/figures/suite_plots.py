@@ -293,7 +293,7 @@ def _curve_figures(suite: _SuiteRecords) -> Iterator[Figure]:
             note = f"{note} {_NO_LOSSES}"
         elif name == "dev" and len(series) > MOST_ROWS:
             note = f"{note} {_FEWER.format(campaign=suite.campaign.name, most=MOST_ROWS)}"
-        facts = {"series": series, "note": note}
+        facts: dict[str, Any] = {"series": series, "note": note}
         facts |= {"own": True} if name == "loss" else {"highlight": suite.baseline}
         yield suite.figure(name, "curves", _CURVE_TITLES[name], "lines", (axis, label), **facts)
 
