@@ -28,10 +28,10 @@ def sort_pdf_objects(pdf: bytes) -> bytes:
     order: dict[int, int] = {}
     waiting = [int(number) for number in reversed(_REFERENCE.findall(trailer))]
     while waiting:
-        number = waiting.pop()
-        if number not in order:
-            order[number] = len(order) + 1
-            waiting += [int(found) for found in reversed(_REFERENCE.findall(objects[number][0]))]
+        place = waiting.pop()
+        if place not in order:
+            order[place] = len(order) + 1
+            waiting += [int(found) for found in reversed(_REFERENCE.findall(objects[place][0]))]
 
     def renumber(text: bytes) -> bytes:
         return _REFERENCE.sub(lambda found: b"%d 0 R" % order[int(found[1])], text)

@@ -98,7 +98,7 @@ def test_every_figure_has_all_campaigns(both: Cli, monkeypatch: pytest.MonkeyPat
     assert {"a-gradient-gd-infonce.svg", "b-gradient-gd-infonce.svg", "mini-toy-cosines.svg"} <= found
     drawn = Path("drawn/mini-toy-cosines.svg").read_text()
     assert "noise" in drawn
-    assert "word_overlap" in drawn
+    assert "Word overlap" in drawn
 
 
 def test_the_same_record_counts_once(both: Cli) -> None:
