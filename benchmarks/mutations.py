@@ -472,8 +472,8 @@ REACHED = (
         "paired_interval_a_third",
         "statistics",
         "bench/stats/seed_pairs.py",
-        "half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n)",
-        "half = float(stats.t.ppf((1 + level) / 2, n - 1)) * sd / math.sqrt(n) / 3",
+        "half = float(stdtrit(n - 1, (1 + level) / 2)) * sd / math.sqrt(n)",
+        "half = float(stdtrit(n - 1, (1 + level) / 2)) * sd / math.sqrt(n) / 3",
         KNOWN,
     ),
     Mutation(

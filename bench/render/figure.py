@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from bench.render.forest import ForestPlot
 
 Kind = Literal["forest", "front", "heat", "lines", "points", "ranking", "ranks", "strip"]
 
@@ -38,6 +35,48 @@ MOST_LINES = 10
 """Lines in one plot; more lines have a panel each."""
 MOST_ROWS = 15
 """Rows of a legend, of panels and of a critical-difference diagram; more lines are one grey crowd."""
+
+
+@dataclass(frozen=True)
+class CellAxis:
+    """An axis of cells from 0 to 100 percent; values beyond ``ends`` are drawn at the edge."""
+
+    ends: tuple[float, float]
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+
+    def place(self, value: float) -> float:
+        """Return the place of a value in percent of a cell's width."""
+        return self.place_tick(clamp_value(value, self.ends))
+
+    def place_tick(self, value: float) -> float:
+        """Return the place of a tick, which may lie beyond the ends of the values."""
+        return round(100 * (value - self.low) / (self.high - self.low), 1)
+
+
+@dataclass(frozen=True)
+class ForestLine:
+    """A row of a forest plot: texts, seeds, an estimate with its interval, and the class of its colour."""
+
+    name: str
+    average: str
+    seeds: tuple[float, ...]
+    estimate: float | None
+    interval: tuple[float, float] | None
+    answer: str
+    style: str
+
+
+@dataclass(frozen=True)
+class ForestPlot:
+    """A forest plot: its lines, the axes of both columns, and the heading of the second."""
+
+    lines: tuple[ForestLine, ...]
+    seeds: CellAxis
+    differences: CellAxis
+    heading: str
+    band: tuple[float, float]
 
 
 @dataclass(frozen=True)

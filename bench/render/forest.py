@@ -6,11 +6,10 @@ A cell is an ``<svg>`` with places in percent, so that a page and a file draw th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from bench.render.figure import Figure, clamp_value, clip_text, overflow_direction
+from bench.render.figure import CellAxis, Figure, clip_text, overflow_direction
 from bench.render.svg_marks import Axis, escape_markup, text_at
 
 MIDDLE = 11
@@ -20,24 +19,6 @@ SEED = f'<circle id="seed" class="seed" cy="{MIDDLE}" r="2.6"/>'
 FENCE = 1.0
 """Widths of the middle half of the estimates; those that lie further beyond it stand at the edge."""
 _MOST_TICKS = 7
-
-
-@dataclass(frozen=True)
-class CellAxis:
-    """An axis of cells from 0 to 100 percent; values beyond ``ends`` are drawn at the edge."""
-
-    ends: tuple[float, float]
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-
-    def place(self, value: float) -> float:
-        """Return the place of a value in percent of a cell's width."""
-        return self.place_tick(clamp_value(value, self.ends))
-
-    def place_tick(self, value: float) -> float:
-        """Return the place of a tick, which may lie beyond the ends of the values."""
-        return round(100 * (value - self.low) / (self.high - self.low), 1)
 
 
 def make_cell_axis(
@@ -120,30 +101,6 @@ def draw_interval(difference: float, interval: tuple[float, float] | None, axis:
     else:
         parts.append(f'<circle class="dot" cx="{x}%" cy="{MIDDLE}" r="3.6"/>')
     return "".join(parts)
-
-
-@dataclass(frozen=True)
-class ForestLine:
-    """A row of a forest plot: texts, seeds, an estimate with its interval, and the class of its colour."""
-
-    name: str
-    average: str
-    seeds: tuple[float, ...]
-    estimate: float | None
-    interval: tuple[float, float] | None
-    answer: str
-    style: str
-
-
-@dataclass(frozen=True)
-class ForestPlot:
-    """A forest plot: its lines, the axes of both columns, and the heading of the second."""
-
-    lines: tuple[ForestLine, ...]
-    seeds: CellAxis
-    differences: CellAxis
-    heading: str
-    band: tuple[float, float]
 
 
 _ROW, _HEAD = 17, 34

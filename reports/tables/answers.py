@@ -9,11 +9,9 @@ from typing import Any
 from bench.comparison.method_family import DEFAULT_BASELINE
 from bench.errors import printable
 from bench.records.record import AVERAGE, RunRecord, safe_name
+from bench.render.figure import CellAxis, ForestLine, ForestPlot
 from bench.render.forest import (
     SEED,
-    CellAxis,
-    ForestLine,
-    ForestPlot,
     draw_grid,
     draw_interval,
     draw_seeds,

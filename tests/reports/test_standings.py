@@ -316,12 +316,12 @@ def test_the_page_has_ranks_and_the_diagram(tmp_path: Path) -> None:
     text = render_report(campaign(tmp_path, *THREE), "html")
     row = re.search(r'<tbody data-name="fine".*?</tbody>', text, re.DOTALL)
     assert row
-    assert '<td data-v="1">1-2</td>' in row[0]
+    assert "<td>1-2</td>" in row[0]
     fixed = re.search(r'<tbody data-name="fixed".*?</tbody>', text, re.DOTALL)
     assert fixed
     assert re.search(r'<td><a href="#runs-[^"]*" title="[^"]*">-</a></td>', fixed[0])
     assert "[30.00, 30.00]" not in text
-    assert '<figure id="figure-mini-sts7-groups">' in text
+    assert '<figure id="figure-mini-sts7-groups"' in text
     none = render_report(campaign(tmp_path, *seeds("a", 0.7)), "html")
     assert "-groups" not in none
     (figure,) = group_figures(campaign(tmp_path, *THREE))

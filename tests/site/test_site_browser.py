@@ -298,7 +298,7 @@ def test_the_first_stop_of_the_keyboard_skips_and_paper_shows_no_controls(browse
     go(browser, site / "campaigns/hostile/index.html", "seeds-used")
     assert browser.run("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
     assert browser.run("document.getAnimations().length") == 0
-    wait(browser, "scrollY > 0")
+    wait(browser, "document.getElementById('seeds-used').checkVisibility()")
 
 
 def test_a_link_of_the_pairs_compares_them(browser: Page, site: Path) -> None:
