@@ -184,11 +184,8 @@ def page_board(page: str) -> dict[str, OnPage]:
 
 def page_matrix(page: str) -> dict[frozenset[str], str]:
     section = page.partition('<section id="significance"')[2].partition("</section>")[0]
-    rows = re.findall(
-        r'<tr><th scope="row">(.*?)</th>(.*?)</tr>',
-        section.partition('class="signs"')[2].partition("</table>")[0],
-        re.DOTALL,
-    )
+    matrix = section.partition('class="signs"')[2].partition("</table>")[0]
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', matrix, re.DOTALL)
     names = [head.split()[1] for head, _ in rows]
     found: dict[frozenset[str], str] = {}
     other_way = {"+": "\N{MINUS SIGN}", "\N{MINUS SIGN}": "+"}
