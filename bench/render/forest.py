@@ -90,16 +90,18 @@ def _draw_arrow(place: float, way: int) -> str:
 
 
 def draw_interval(difference: float, interval: tuple[float, float] | None, axis: CellAxis) -> str:
-    """Return an interval with its estimate; an estimate beyond the axis is an arrow at the edge."""
+    """Return an interval with its estimate; what lies beyond the axis ends in an arrow at the edge."""
     parts = []
     if interval is not None:
         low, high = map(axis.place, interval)
         parts.append(f'<line class="ci" x1="{low}%" x2="{high}%" y1="{MIDDLE}" y2="{MIDDLE}"/>')
+        ways = {overflow_direction(end, axis.ends) for end in interval} - {0}
+        parts += [_draw_arrow(axis.place(axis.ends[way > 0]), way) for way in sorted(ways)]
     x = axis.place(difference)
     if way := overflow_direction(difference, axis.ends):
-        parts.append(_draw_arrow(x, way))
+        parts += [_draw_arrow(x, way)] * (interval is None)
     else:
-        parts.append(f'<circle class="dot" cx="{x}%" cy="{MIDDLE}" r="3.6"/>')
+        parts.append(f'<circle class="estimate" cx="{x}%" cy="{MIDDLE}" r="3.6"/>')
     return "".join(parts)
 
 

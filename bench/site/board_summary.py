@@ -49,11 +49,12 @@ def summarise_board(
     tested = [row for row in finished if row.rank is not None]
     counts = [row.finished for row in tested or finished if row.has_seeds]
     seeds = mode(counts) if counts else 0
+    listed = {row.method for row in table.rows if not row.aside} or {row.method for row in table.rows}
     return BoardSummary(
         table.profile,
         table.suite,
         describe_title(records),
-        describe_setting(records),
+        describe_setting([record for record in records if record.method in listed]),
         is_synthetic(records),
         seeds,
         len(tested) or len(finished),

@@ -389,7 +389,7 @@ def collect_answers(
     return Answers(
         describe_title(records),
         describe_suite(records[0].suite),
-        describe_setting(records),
+        describe_setting([record for record in records if record.method not in family_rows.hidden]),
         campaign.margin,
         tuple(rows),
         {row.method: campaign.shown(row.method) for row in rows},

@@ -108,9 +108,14 @@
           said.textContent = `${difference} ${answer === "untested" ? "not tested" : `${MARKS[answer]} ${answer}`}`;
           said.title = p === "" ? "not tested" : `${lowest === "" ? "-" : `[${lowest}, ${highest}]`}, p ${p}`;
           const value = Number(difference);
-          if (lowest !== "") marks.push(mark("line", { class: "ci", x1: at(Number(lowest)), x2: at(Number(highest)), y1: "11", y2: "11" }));
-          if (value < least || value > most) marks.push(mark("text", { class: "far", x: at(value), y: "15", "text-anchor": "middle" }, value < least ? "\u25c2" : "\u25b8"));
-          else marks.push(mark("circle", { class: "dot", cx: at(value), cy: "11", r: "3.6" }));
+          const beyond = (place) => (place < least ? -1 : place > most ? 1 : 0);
+          const arrow = (way) => mark("text", { class: "far", x: at(way < 0 ? least : most), y: "15", "text-anchor": "middle" }, way < 0 ? "\u25c2" : "\u25b8");
+          if (lowest !== "") {
+            const ends = [Number(lowest), Number(highest)];
+            marks.push(mark("line", { class: "ci", x1: at(ends[0]), x2: at(ends[1]), y1: "11", y2: "11" }));
+            for (const way of [-1, 1]) if (ends.some((end) => beyond(end) === way)) marks.push(arrow(way));
+          } else if (beyond(value)) marks.push(arrow(beyond(value)));
+          if (!beyond(value)) marks.push(mark("circle", { class: "estimate", cx: at(value), cy: "11", r: "3.6" }));
         } else {
           said.textContent = answer === "baseline" ? "baseline" : data.aside[own] || "not tested";
           said.removeAttribute("title");
@@ -179,7 +184,7 @@
       if (control.classList.contains("pick-baseline")) control.pick?.(control.value);
       else if (control.id === "pick-place") pickPlace(control.value);
       else {
-        for (const table of document.querySelectorAll(`.forest[data-place="${control.dataset.place}"], .heat[data-place="${control.dataset.place}"]`)) table.classList.toggle("with-variants", control.checked);
+        for (const table of document.querySelectorAll(`.forest[data-place="${control.dataset.place}"], .heat[data-place="${control.dataset.place}"], #board-${control.dataset.place} table`)) table.classList.toggle("with-variants", control.checked);
       }
     });
   }
