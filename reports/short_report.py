@@ -98,7 +98,7 @@ def _join_notes(grids: Sequence[Grid], screen: Screen) -> list[str]:
     """Return the notes of all tables; one that not all of them have begins with its suite."""
     notes = []
     for grid in grids:
-        suite = grid.title.partition(",")[0]
+        suite = grid.title.partition(", profile ")[0]
         for note in grid.notes:
             if note.startswith("Bold:") and not screen.styled:
                 continue

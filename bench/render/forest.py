@@ -18,7 +18,7 @@ SEED = f'<circle id="seed" class="seed" cy="{MIDDLE}" r="2.6"/>'
 """The dot of a seed, which a page or file defines once."""
 FENCE = 1.0
 """Widths of the middle half of the estimates; those that lie further beyond it stand at the edge."""
-_MOST_TICKS = 7
+_MOST_TICKS = 5
 
 
 def make_cell_axis(

@@ -55,8 +55,10 @@ _USEFUL = (
     "No plan precedes",
 )
 """Beginnings of notes that help a reader, the most needed first."""
-_WHERE = r"(?:[^:]{1,80}: )?"  # a campaign, a suite or a comparison
-_LINES, _OF_MERGED = 2, 60  # lines of a note on a screen, and characters of one of many merged notes
+_WHERE = r"(?:.{1,300}?: )?"  # a campaign, a suite such as mteb:TASK, or a comparison
+_LINES = 2  # of a note on a screen, unless it has to be whole
+_OF_MERGED, _OF_ONE = 60, 160  # characters of one of many merged kinds, and of one failure
+_NAMED = 6  # failures that a note names; it counts the others
 
 
 def merge_synthetic_notes(notes: Iterable[str]) -> list[str]:
@@ -69,19 +71,22 @@ def merge_synthetic_notes(notes: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def choose_notes(notes: Iterable[str], caveats: Iterable[str] = ()) -> tuple[list[str], int]:
+def choose_notes(
+    notes: Iterable[str], caveats: Iterable[str] = (), *, most: int | None = None
+) -> tuple[list[str], int]:
     """Return at most three notes, and the number of those that are left out.
 
     Notes on failures and integrity come first. More than three kinds of them share one line. ``caveats`` are
-    notes of the records, such as those of a profile; they follow on the most needed of the others.
+    notes of the records, such as those of a profile; they follow on the most needed of the others. A failure
+    is cut after ``most`` characters.
 
     >>> choose_notes(["Failed: a seed 1: no luck", "rank: ...", "Failed: a seed 2: no luck"])
     (['Failed: a seed 1: no luck; a seed 2: no luck'], 1)
     """
     distinct = merge_synthetic_notes(notes)
-    required, rest = _group_required(distinct)
+    required, rest = _group_required(distinct, most)
     if len(required) > MOST_NOTES:
-        required = [" ".join(textwrap.shorten(line, _OF_MERGED, placeholder=" ...") for line in required)]
+        required = [" ".join(_cut_line(line, _OF_MERGED) for line in required)]
     useful = []
     begins = "|".join(map(re.escape, caveats)) or "(?!)"
     for pattern in (*_MOST_USEFUL, f"(?:{begins})$", *_USEFUL):
@@ -90,7 +95,7 @@ def choose_notes(notes: Iterable[str], caveats: Iterable[str] = ()) -> tuple[lis
     return chosen, len(rest) - (len(chosen) - len(required))
 
 
-def _group_required(notes: Sequence[str]) -> tuple[list[str], list[str]]:
+def _group_required(notes: Sequence[str], most: int | None) -> tuple[list[str], list[str]]:
     """Return a line for each kind of required note, and the other notes."""
     kinds: dict[str, list[str]] = {}
     rest = []
@@ -102,9 +107,20 @@ def _group_required(notes: Sequence[str]) -> tuple[list[str], list[str]]:
             kinds.setdefault(begin, []).append(note)
     lines = []
     for begin, (first, *others) in kinds.items():
-        more = [note.removeprefix(begin).removeprefix(": ") for note in others]
-        lines.append("; ".join([first, *more]))
+        more = [note.removeprefix(begin).removeprefix(": ") for note in others[: _NAMED - 1]]
+        count = len(others) - len(more)
+        cut = [note if most is None else _cut_line(note, most) for note in (first, *more)]
+        lines.append("; ".join([*cut, *[f"and {count} more"] * bool(count)]))
     return lines, rest
+
+
+def _cut_line(line: str, most: int) -> str:
+    return line if len(line) <= most else f"{line[: most - 4]} ..."
+
+
+def is_required(note: str) -> bool:
+    """Return True for a note on a failure or on the integrity of records."""
+    return any(re.match(_WHERE + kind, note) for kind in _REQUIRED)
 
 
 def format_short_text(
@@ -126,10 +142,12 @@ def format_short_text(
         columns: Number of columns that the tables left out.
         further: Number of further tables.
     """
-    chosen, others = choose_notes(notes, caveats)
+    chosen, others = choose_notes(notes, caveats, most=None if screen.width is None else _OF_ONE)
     counts = {"note": others, "column": columns, "table": further}
     left_out = [f"{count} more {what}{'s' * (count > 1)}" for what, count in counts.items() if count]
-    below = [line for note in chosen for line in _wrap_text(note, screen, _LINES)]
+    below = []
+    for note in chosen:
+        below += _wrap_text(note, screen, None if is_required(note) else _LINES)
     below += [f"{', '.join(left_out)}: --details"] if left_out else []
     top = format_answers(answers, screen)
     text = top + "\n" * bool(top) + tables.rstrip("\n") + "\n"

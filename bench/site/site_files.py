@@ -210,10 +210,15 @@ def _read_sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]
 
 
 def hash_folder(root: Path) -> str:
-    """Return a hash of a campaign's visible files."""
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root)
-        if path.is_file() and not any(part.startswith(".") for part in name.parts):
-            digest.update(f"{name.as_posix()}\0{hash_content(path.read_bytes())}\n".encode())
+    """Return a hash of a campaign's visible files, those of linked folders too, as records are read there."""
+    digest, visited, paths = hashlib.sha256(), {os.path.realpath(root)}, list[Path]()
+    for top, folders, names in os.walk(root, followlinks=True):
+        inner = {name: os.path.realpath(os.path.join(top, name)) for name in folders if name[:1] != "."}
+        folders[:] = [name for name, real in inner.items() if real not in visited]
+        visited |= set(inner.values())
+        paths += [Path(top, name) for name in names if name[:1] != "."]
+    for path in sorted(paths):
+        if path.is_file():
+            name = path.relative_to(root).as_posix()
+            digest.update(f"{name}\0{hash_content(path.read_bytes())}\n".encode())
     return digest.hexdigest()

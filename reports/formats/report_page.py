@@ -131,11 +131,12 @@ def _place_figures(parts: Sequence[PagePart], answers: Sequence[Answers]) -> dic
 
 def _list_tabs(parts: Sequence[PagePart]) -> list[tuple[str, str, list[PagePart]]]:
     """Return id, title and parts of every tab that shows something, parts with figures first."""
-    answered = any(part.boards for part in parts)
+    answered = [board.answers for part in parts for board in part.boards]
+    has_heat = any(one.tasks and one.choices for one in answered)
     tabs = []
     for tab, title in TABS.items():
         own = sorted((part for part in parts if part.tab == tab), key=lambda part: not part.figures)
-        if own or (answered and tab in ("differences", "tasks")):
+        if own or (answered and tab == "differences") or (has_heat and tab == "tasks"):
             tabs.append((tab, title, own))
     return tabs
 

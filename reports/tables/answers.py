@@ -38,6 +38,7 @@ from bench.reports.tables.baseline_family import (
     BaselineDifference,
     BaselineFamily,
     compare_with_baseline,
+    find_best,
 )
 from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow
 from bench.reports.tables.method_cards import card_anchor
@@ -98,6 +99,7 @@ class Answers:
         seeds_axis: Of the averages by seed, in points.
         number: Of its place on the page, from 1.
         place: How the names of its figures begin.
+        best: Printed names of the rows that may be the best on average.
     """
 
     title: str
@@ -112,6 +114,7 @@ class Answers:
     tasks: tuple[str, ...]
     number: int
     place: str
+    best: tuple[str, ...]
 
     @property
     def family(self) -> BaselineFamily | None:
@@ -131,9 +134,9 @@ class Answers:
     @property
     def cards(self) -> tuple[AnswerCard, ...]:
         """The four cards for the chosen baseline."""
-        if self.family is None:
+        if not self.families:
             return ()
-        titles = card_titles(self.shown[self.baseline], self.margin_text)
+        titles = card_titles(self.shown.get(self.baseline, "the baseline"), self.margin_text)
         cards = []
         for answer in ANSWERS:
             names = [row.method for row in self.rows if self.answer(row) == answer]
@@ -182,9 +185,11 @@ class Answers:
         """The grid lines of both columns, as definitions that every cell uses."""
         grids = [SEED] if self.number == 1 else []
         grids.append(draw_grid(self.seeds_axis, f"grid-seeds-{self.number}"))
+        name, band = f"grid-difference-{self.number}", (-SCALE * self.margin, SCALE * self.margin)
         if self.family:
-            band = -SCALE * self.margin, SCALE * self.margin
-            grids.append(draw_grid(self.axis(self.baseline), f"grid-difference-{self.number}", band))
+            grids.append(draw_grid(self.axis(self.baseline), name, band))
+        elif self.families:
+            grids.append(f'<g id="{name}"></g>')  # for the baseline that a reader picks
         return "".join(grids)
 
     @property
@@ -229,9 +234,9 @@ class Answers:
     def task_differences(self, row: AnswerRow) -> list[tuple[str, str]]:
         """Return the differences from the baseline's means, the average first, each with its style.
 
-        The baseline's own row has its scores.
+        The baseline's own row has its scores; all rows have theirs without a baseline.
         """
-        base = next(other for other in self.rows if other.method == self.baseline)
+        base = next((other for other in self.rows if other.method == self.baseline), row)
         cells = []
         for task in (AVERAGE, *self.tasks):
             mean, of_base = row.row.cells[task].mean, base.row.cells[task].mean
@@ -399,4 +404,5 @@ def collect_answers(
         tuple(task for task in table.tasks if task != AVERAGE),
         number,
         f"{safe_name(records[0].profile)}-{safe_name(records[0].suite)}-",
+        tuple(campaign.shown(method) for method in tests.of().methods if method in find_best(tests)),
     )

@@ -251,3 +251,24 @@ def test_nothing_is_left_out_of_a_pipe() -> None:
     narrow = render_short_report(campaign_of(3), TableOptions(screen=Screen(80)))
     assert not missing_facts(narrow, "difference", "interval", "answer")
     assert "more column" in narrow
+
+
+@pytest.mark.parametrize("place", ["mteb:STSBenchmark", "local:mine", "a" * 120, "MTEB(eng, v2)"])
+def test_no_name_of_a_suite_hides_a_failure(place: str) -> None:
+    notes = [f"{place}: Failed: a seed 1: no luck", f"{place}: rank: ...", "Set aside: 2 with one seed"]
+    chosen, left_out = choose_notes(notes)
+    assert chosen[0] == notes[0]
+    assert left_out == 1
+
+
+def test_failures_are_never_cut_by_a_narrow_screen() -> None:
+    notes = [f"Failed: method{i} seed 1: a reason of some length" for i in range(3)]
+    notes += ["Unreadable: b seed 2: this record was changed", "Not the reference data: STSB."]
+    text = format_short_text(["x"], "table", notes, Screen(40, height=24))
+    joined = " ".join(text.split())
+    assert not missing_facts(joined, "method0 seed 1", "method1 seed 1", "method2 seed 1", "b seed 2", "STSB")
+
+
+def test_many_failures_are_counted() -> None:
+    chosen, _ = choose_notes([f"Failed: a seed {seed}: no luck" for seed in range(1, 31)])
+    assert chosen[0].endswith("and 24 more")

@@ -166,7 +166,7 @@ def downloaded(browser: Page, place: str) -> list[list[str]]:
 
 def test_a_table_as_csv(browser: Page, campaign: Campaign) -> None:
     header, *rows = downloaded(browser, "#board-1")
-    (table, *_) = all_leaderboards(replace(campaign, all_rows=True))
+    (table, *_) = all_leaderboards(campaign)  # variants are hidden
     assert header[:4] == ["id", "method", "avg", "avg sd"]
     assert [row[0] for row in rows] == [row.method for row in table.rows]
     for made, row in zip(rows, table.rows, strict=True):
@@ -412,6 +412,43 @@ def test_hostile_names_are_text(browser: Page, campaign: Campaign) -> None:
     assert set(HOSTILE) < set(headings)
     assert "secret" not in render_report(campaign, "html")  # words of a sentence stay out
     assert browser.complaints() == []
+
+
+def test_a_page_without_simcse_is_whole_once_a_baseline_is_picked(browser: Page, tmp_path: Path) -> None:
+    records = []
+    for place, method in enumerate(("mhe", "mhs", "barlow")):
+        for seed in (1, 2, 3):
+            scores = {task: 0.6 + 0.02 * place + 0.001 * seed * (place + 1) for task in ("STS12", "STSB")}
+            records.append(make_record(method, seed, scores))
+    store, pages = ResultStore(tmp_path, "few"), {}
+    for name, baseline in (("picked", None), ("made", "mhe")):
+        pages[name] = tmp_path / f"{name}.html"
+        text = render_report(make_campaign(store, records, baseline=baseline), "html")
+        pages[name].write_text(text, encoding="utf-8")
+    before = browser.run("location.href")
+    browser.open(pages["picked"])
+    assert browser.run("document.querySelector('.unpicked').checkVisibility()")
+    pick(browser, "mhe")
+    assert not browser.run("document.querySelector('.unpicked').checkVisibility()")
+    seen = "document.querySelector('{}').innerText"
+    texts = [browser.run(seen.format(part)) for part in (".cards", ".forest tbody", ".grids")]
+    browser.run("document.querySelector('.tabs a[href=\"#tab-tasks\"]').click()")
+    texts.append(browser.run(seen.format(".heat")))
+    browser.open(pages["made"])
+    made = [browser.run(seen.format(part)) for part in (".cards", ".forest tbody", ".grids")]
+    browser.run("document.querySelector('.tabs a[href=\"#tab-tasks\"]').click()")
+    made.append(browser.run(seen.format(".heat")))
+    assert texts == made
+    browser.open(Path(before.removeprefix("file://").partition("#")[0]))
+    browser.run(OPEN_TAB % "table")
+
+
+def test_all_pairs_are_no_reason_to_say_that_nothing_is_tested(tmp_path: Path) -> None:
+    records = [make_record(m, seed, {"STSB": 0.5 + 0.01 * seed}) for m in ("a", "b") for seed in (1, 2)]
+    source = make_campaign(ResultStore(tmp_path, "camp"), records)
+    page = render_report(replace(source, family_kind="all"), "html")
+    assert "All pairs are tested" in page
+    assert "No row is tested" not in page
 
 
 @pytest.mark.long

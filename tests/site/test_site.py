@@ -71,6 +71,23 @@ def test_one_edited_record_makes_its_campaign_again(made: Made) -> None:
     assert path.read_bytes() == (site / "campaigns/one/records" / path.relative_to(store.root)).read_bytes()
 
 
+def test_records_below_a_linked_folder_make_their_campaign_again(tmp_path: Path) -> None:
+    results, site = tmp_path / "results", tmp_path / "site"
+    store = ResultStore(results, "linked")
+    for method in ("simcse", "mhe"):
+        for seed in (1, 2):
+            add(store, make_record(method, seed, {"STS12": 0.6, "STSB": 0.5 + 0.01 * seed}))
+    outside = tmp_path / "mhe"
+    (store.root / "mini/mhe").rename(outside)
+    (store.root / "mini/mhe").symlink_to(outside)
+    (outside / "again").symlink_to(outside)  # a circle is walked once
+    make_site(results, site)
+    assert counts(make_site(results, site)[1])[:2] == [0, 1]
+    path = next(outside.glob("seed-1/*.json"))
+    path.write_text(path.read_text().replace("0.6", "0.9"))
+    assert counts(make_site(results, site)[1])[:2] == [1, 0]
+
+
 def test_what_a_killed_build_leaves_of_a_withdrawn_campaign_is_removed(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:

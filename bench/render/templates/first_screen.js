@@ -86,7 +86,7 @@
 
       // the axis: its band of equality, its lines and its labels
       const grid = document.getElementById(`grid-difference-${number}`);
-      grid?.replaceChildren(mark("rect", { class: "axis-band", x: at(-margin), y: "0", width: percent(parseFloat(at(margin)) - parseFloat(at(-margin))), height: "100%" }),
+      grid?.replaceChildren(...(family ? [mark("rect", { class: "axis-band", x: at(-margin), y: "0", width: percent(parseFloat(at(margin)) - parseFloat(at(-margin))), height: "100%" })] : []),
         ...(family?.ticks ?? []).map((tick) => mark("line", { class: Number(tick) === 0 ? "axis-zero" : "axis-line", x1: tickAt(Number(tick)), x2: tickAt(Number(tick)), y1: "0", y2: "100%" })));
       table.querySelector(".bar .axis").replaceChildren(...(family?.ticks ?? []).map((tick) =>
         mark("text", { class: "tick", x: tickAt(Number(tick)), y: "12", "text-anchor": "middle" }, Number(tick) > 0 ? `+${tick}` : tick)));
@@ -126,7 +126,10 @@
 
       // the cards
       const cards = inPlace(number, ".cards");
-      if (cards) {
+      const unpicked = inPlace(number, ".unpicked");
+      if (unpicked) unpicked.hidden = Boolean(family);
+      if (cards) cards.hidden = !family;
+      if (cards && family) {
         const titles = { ahead: `ahead of ${data.names[baseline]}`, equal: `equal to ${data.names[baseline]} within ${data.margin}`, open: "still open", behind: `behind ${data.names[baseline]}` };
         for (const answer of ANSWERS) {
           const card = cards.querySelector(`.${answer}`);
@@ -152,17 +155,17 @@
       }
 
       // the tasks
-      if (heat && baseline >= 0) {
-        heat.closest(".place").querySelector(".heat-title").textContent = `Score minus ${data.names[baseline]}'s, by task`;
+      if (heat) {
+        heat.closest(".place").querySelector(".heat-title").textContent = family ? `Score minus ${data.names[baseline]}'s, by task` : "Scores by task";
         for (const row of heat.tBodies[0].rows) {
           const own = Number(row.dataset.m);
           row.classList.toggle("baseline", own === baseline);
           row.classList.toggle("plain", own !== baseline);
           data.means[own].forEach((mean, task) => {
             const cell = row.cells[task + 1];
-            const base = data.means[baseline][task];
+            const base = family ? data.means[baseline][task] : null;
             cell.removeAttribute("class");
-            if (own === baseline) cell.textContent = mean === null ? "-" : (100 * mean).toFixed(2);
+            if (own === baseline || !family) cell.textContent = mean === null ? "-" : (100 * mean).toFixed(2);
             else if (mean === null || base === null) cell.textContent = "-";
             else {
               const points = 100 * (mean - base);

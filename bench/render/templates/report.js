@@ -193,12 +193,13 @@
   };
   const SPECIAL = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}", "\u00b1": "$\\pm$",
     "\u25b2": "$\\uparrow$", "\u25bc": "$\\downarrow$", "\u2248": "$\\approx$", "\u25cb": "$\\circ$", "\u2020": "$\\dagger$", "\u2021": "$\\ddagger$" };
-  const tex = (text) => text.replace(/[\\~^<>\u00b1\u25b2\u25bc\u2248\u25cb\u2020\u2021{}$%&#_]/g, (char) => SPECIAL[char] ?? `\\${char}`);
+  const PLAIN = /[^\x20-\x7e\u00a0-\u00ff\u25b2\u25bc\u2248\u25cb\u2020\u2021]/gu;  // letters beyond LaTeX's fonts, as text
+  const tex = (text) => text.normalize("NFC").replace(PLAIN, (char) => `U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`).replace(/[\\~^<>\u00b1\u25b2\u25bc\u2248\u25cb\u2020\u2021{}$%&#_[\]]/g, (char) => SPECIAL[char] ?? ("[]".includes(char) ? `{${char}}` : `\\${char}`));
   const latex = (table) => {
     const [heads, rows] = shownCells(table);
     const kept = heads.map((_, at) => at).filter((at) => at > 1 && !table.tHead.rows[0].cells[at - 2].classList.contains("strip"));
     const lines = [kept.map((at) => heads[at]), ...rows.map((row) => kept.map((at) => row[at]).map(([text, sd, sign]) => text + (sd && `\u00b1${sd}`) + sign))];
-    const [head, ...body] = lines.map((line) => `${line.map(tex).join(" & ")} \\\\`);
+    const [head, ...body] = lines.map((line) => `{}${line.map(tex).join(" & ")} \\\\`);
     return [`\\begin{tabular}{l${"r".repeat(kept.length - 1)}}`, "\\toprule", head, "\\midrule", ...body, "\\bottomrule", "\\end{tabular}", ""].join("\n");
   };
   const download = (table, title) => {
