@@ -98,10 +98,10 @@ def _join_notes(grids: Sequence[Grid], screen: Screen) -> list[str]:
     """Return the notes of all tables; one that not all of them have begins with its suite."""
     notes = []
     for grid in grids:
-        suite = grid.title.partition(", profile ")[0]
+        suite, of_suite, _ = grid.title.partition(", profile ")
         for note in grid.notes:
             if note.startswith("Bold:") and not screen.styled:
                 continue
             shared = len(grids) == 1 or all(note in other.notes for other in grids)
-            notes.append(note if shared else f"{suite}: {note}")
+            notes.append(f"{suite}: {note}" if of_suite and not shared else note)
     return list(dict.fromkeys(notes))

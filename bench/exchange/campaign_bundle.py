@@ -29,7 +29,8 @@ from bench.records.filesystem import create_folder_atomically, read_regular_file
 from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
-from bench.reports.report import render_report
+from bench.reports.report import TableOptions, render_report
+from bench.reports.short_report import render_short_report
 from bench.verify import archive
 from bench.verify.findings import Verification, verification_json
 from bench.verify.record_checks import VerifySettings, verify_records
@@ -182,7 +183,9 @@ def _render_reports(campaign: str, results: Mapping[str, bytes], data: Path | No
         write_results(results, store.root)
         records = load_sound_records(store, data)
         source = make_campaign(store, records, manifest.load_manifests(store.root))
-        return {name: render_report(source, form).encode() for name, form in archive.REPORTS.items()}
+        texts = {"text": render_short_report(source, TableOptions(), details=True)}
+        texts["html"] = render_report(source, "html")
+        return {name: texts[form].encode() for name, form in archive.REPORTS.items()}
 
 
 def write_results(results: Mapping[str, bytes], root: Path) -> None:

@@ -23,6 +23,7 @@ _REQUIRED = (
     "Beside the plan: ",
     "Not the planned analysis",
     "Not the reference data",
+    "As recorded, under no seal",
     "Items: left out: ",
     "Scores not recomputed: ",
     r"\S+ has no \S+",

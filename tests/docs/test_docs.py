@@ -206,7 +206,7 @@ def test_a_table_comes_between_its_marks() -> None:
 def test_plots_are_drawn_from_records(monkeypatch: pytest.MonkeyPatch) -> None:
     plot = generate.drawn("<!-- costs: mini -->")
     assert plot.startswith('<figure class="plot"><svg viewBox=')
-    assert "<title>simcse: " in plot
+    assert "<title>SimCSE: " in plot
     monkeypatch.setattr(generate, "suite_figures", lambda campaign: [])
     with pytest.raises(SystemExit, match="no costs of mini"):
         generate.drawn("<!-- costs: mini -->")

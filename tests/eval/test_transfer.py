@@ -236,7 +236,7 @@ def test_pairs_have_scikit_learns_answers_on_difference_and_product_and_its_f1(t
 
 def test_a_suite_gives_records(cli: Cli, data: Path, tmp_path: Path, transfer_tasks: Tasks) -> None:
     command = ("run", "--methods", "noise", "--seeds", "1", "--suite", "transfer7", "--accept-data")
-    where = ("--data", str(data))
+    where = ("--details", "--data", str(data))
     code, out, err = cli(*command, *where)
     assert code == 0, err
     assert "Accuracy x 100" in out
@@ -461,9 +461,9 @@ def test_checkpoints_are_compared_over_items(cli: Cli, store: ResultStore, tasks
     assert "one#1 - two#1 = +" in found["verdict"]
     statements = " ".join(found["statements"])
     assert missing_facts(statements, "McNemar", "Williams", NOT_RECOMPUTED) == ["Williams", NOT_RECOMPUTED]
-    code, out, _ = cli("compare", "one", "two", "--data", str(data), *FEW)
+    code, out, _ = cli("compare", "one", "two", "--data", str(data), *FEW, "--details")
     assert code == 0
-    assert not missing_facts(out, "tasks (of 7)", "further test items: ")
+    assert not missing_facts(out, "tasks (of 7)", "New seeds, new items: ")
 
 
 def test_every_record_has_intervals(cli: Cli, store: ResultStore, data: Path) -> None:

@@ -32,7 +32,7 @@ from bench.gate.known_values import (
 )
 from bench.gate.verdict import CellVerdict, Gate, Question, Status
 from bench.gate.verdict_tables import describe_gate, format_gate_text
-from bench.stats import correction, difference_test, item_statistics, seeds, single_step
+from bench.stats import correction, difference_test, item_statistics, seed_pairs, seeds, single_step
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts
 
@@ -67,7 +67,7 @@ def lose_sign(monkeypatch: Patch) -> None:
 def narrow(monkeypatch: Patch) -> None:
     """A third of every interval of Student's t."""
     monkeypatch.setattr(student, "ppf", partial(scale_quantile, student.ppf))
-    for module in (difference_test, seeds):
+    for module in (difference_test, seed_pairs, seeds):
         monkeypatch.setattr(module, "stdtrit", partial(scale_quantile, stdtrit))
 
 

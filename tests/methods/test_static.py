@@ -258,4 +258,4 @@ def test_a_run_and_its_rerun(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: 
         assert (code, out.split(":")[0]) == (0, "equal"), err
     code, out, err = cli("report", "--table", "efficiency", "--format", "csv")
     assert code == 0, err
-    assert "GMAC 0" in cli("report", "--table", "efficiency")[1]
+    assert "GMAC 0" in cli("report", "--table", "efficiency", "--details")[1]

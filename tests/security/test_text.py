@@ -80,7 +80,7 @@ class Skeleton(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.kinds.add((tag, *(name for name, _ in attrs)))
-        self.scripts += tag == "script"
+        self.scripts += tag == "script" and ("type", "application/json") not in attrs
 
     def handle_data(self, data: str) -> None:
         self.text += data

@@ -56,7 +56,7 @@ def test_the_verdict_counts_the_answers_of_the_leaderboard(tmp_path: Path) -> No
     assert [answer for answer, _ in one.verdict] == ["ahead", "behind", "open"]
     assert [text for _, text in one.verdict] == ["1 ahead of SimCSE: TNCSE", "1 behind", "1 open"]
     assert (one.seeds, one.rows, one.synthetic) == (5, 4, False)
-    assert "5 seeds for most rows (2 to 5)" in one.setting
+    assert "5 seeds a row" in one.setting
     assert parse_entry(format_entry(entry), "") == entry
 
 

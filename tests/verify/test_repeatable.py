@@ -315,7 +315,7 @@ def test_p_of_a_mean_shift() -> None:
 
 def test_what_no_check_confirms_is_marked_as_recorded(results: Cli) -> None:
     for table, what in (("checkpoints", "scores of the last checkpoint"), ("efficiency", "costs, sizes")):
-        code, out, err = results("report", "--table", table)
+        code, out, err = results("report", "--table", table, "--details")
         assert (code, f"As recorded: {what}" in out) == (0, True), out + err
 
 
