@@ -55,8 +55,7 @@ def test_tables_name_it_and_say_if_a_suite_has_the_same_pairs(cli: Cli, tmp_path
     (tmp_path / "own.toml").write_text(TOML.format(name="own"))
     short = ("--set", "simcse.steps=2", "--set", "simcse.eval_every=1")
     run = ("run", "--methods", "simcse,untrained", "--seeds", "1", *short, "--dev", "local:pairs.tsv")
-    run += ("--details",)
-    code, out, err = cli(*run, "--suite", "local:own.toml", as_is=True)
+    code, out, err = cli(*run, "--suite", "local:own.toml", "--details", as_is=True)
     assert code == 0, err
     assert not missing_facts(out, "local:pairs (sha256", "flatters", "own (simcse")
     assert "flatters" not in cli(*run, "--suite", "toy", as_is=True)[1]
