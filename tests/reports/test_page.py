@@ -369,6 +369,8 @@ def test_themes_and_print(browser: Page) -> None:
     browser.show_as(1280, 900, "light")
     browser.run("document.getElementById('theme').click()")
     assert browser.run(colour) == dark
+    browser.show_as(1280, 900, "dark", media="print")
+    assert browser.run(colour) == "rgb(255, 255, 255)"
     browser.show_as(1280, 900, media="print")
     assert browser.run(colour) == "rgb(255, 255, 255)"
     assert not shown(browser, ".controls")
