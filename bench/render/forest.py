@@ -16,7 +16,7 @@ MIDDLE = 11
 """Vertical place of a cell's marks, in pixels of its height of 22."""
 SEED = f'<circle id="seed" class="seed" cy="{MIDDLE}" r="2.6"/>'
 """The dot of a seed, which a page or file defines once."""
-FENCE = 1.0
+FENCE = 1.2
 """Widths of the middle half of the estimates; those that lie further beyond it stand at the edge."""
 _MOST_TICKS = 5
 
