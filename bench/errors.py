@@ -118,9 +118,16 @@ def suggest_name(name: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean '{lowered[close[0]]}'?" if close else None
 
 
+_MOST_LISTED = 40  # names that are listed beside a guess
+
+
 def unknown_name(kind: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:
-    """Build the error for an unknown name, see :func:`not_one_of`."""
-    return not_one_of(f"unknown {kind} '{name}'", name, sorted(candidates), where=where)
+    """Build the error for an unknown name, see :func:`not_one_of`; of many names only the guess is named."""
+    names = sorted(candidates)
+    what, near = f"unknown {kind} '{name}'", suggest_name(name, names)
+    if near and len(names) > _MOST_LISTED:
+        return InputError(f"{what} ({near})", where=where, expected=f"one of {len(names)} names")
+    return not_one_of(what, name, names, where=where)
 
 
 def not_one_of(what: str, name: str, candidates: Iterable[str], *, where: str | None = None) -> InputError:

@@ -23,8 +23,10 @@ def test_unknown_names_get_a_suggestion_and_the_choice() -> None:
     with pytest.raises(InputError) as caught:
         discover().get("untraned", where="--methods")
     text = str(caught.value)
-    start = "--methods: unknown method 'untraned' (did you mean 'untrained'?); expected one of angle, arccon,"
-    assert text.startswith(start)
+    start = "--methods: unknown method 'untraned' (did you mean 'untrained'?); expected one of "
+    assert text.startswith(f"{start}{len(discover().names())} names")
+    with pytest.raises(InputError, match="'zzzzzzzz'; expected one of angle, arccon, "):
+        discover().get("zzzzzzzz")
 
 
 def test_discovery_finds_packages_and_entry_points_and_can_be_repeated() -> None:

@@ -204,7 +204,8 @@ def test_options_by_colon_bracket_and_set_are_one_method(cli: Cli, tmp_path: Pat
 
 CORPUS = "--corpus /dev/null --dev toy"
 BAD = [
-    ("run --methods untraned", "--methods: ", "'untraned'", "'untrained'?", "angle, ", "word_overlap"),
+    ("run --methods untraned", "--methods: ", "'untraned'", "'untrained'?", " names; "),
+    ("run --methods zzzzzzzz", "--methods: ", "'zzzzzzzz'", "angle, ", "word_overlap"),
     ("run --methods Un-Trained", "'Un-Trained'", "'untrained'?", "--plugin"),
     ("run --methods untrained:mean", "'mean'", "'avg'?"),
     ("run --methods simcse --dev mimi-dev", "--dev: ", "'mimi-dev'", "'mini-dev'?"),
