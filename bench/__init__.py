@@ -1,43 +1,52 @@
-"""bench: benchmarking and leaderboards for unsupervised sentence encoders (distribution ``cse-bench``)."""
+"""bench: benchmarking and leaderboards for unsupervised sentence encoders (distribution ``cse-bench``).
+
+>>> import bench
+>>> sorted(name for name in dir(bench) if name in bench.__all__)[:4]
+['BenchError', 'InputError', '__version__', 'dry_run']
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from bench.errors import BenchError, InputError
 from bench.version import __version__
 
 if TYPE_CHECKING:
-    from os import PathLike
-
-    from bench.eval.public_encoder import LoadedEncoder
-
-__all__ = ["__version__", "load"]
+    from bench.api.folders import load as load
+    from bench.api.results import load_results as results
+    from bench.api.runs import dry_run as dry_run
+    from bench.api.runs import run as run
+    from bench.api.runs import train as train
+    from bench.api.runs import tune as tune
 
 if not os.path.isdir(os.path.join(__path__[0], "methods")):
     # In a checkout baselines/, methods/ and reports/ lie next to bench/
     __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
 
+_FUNCTIONS = {
+    "dry_run": "bench.api.runs.dry_run",
+    "load": "bench.api.folders.load",
+    "results": "bench.api.results.load_results",
+    "run": "bench.api.runs.run",
+    "train": "bench.api.runs.train",
+    "tune": "bench.api.runs.tune",
+}
+"""The place of each function, imported at its first use."""
+__all__ = ["BenchError", "InputError", "__version__", "dry_run", "load", "results", "run", "train", "tune"]
 
-def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
-    """Load the encoder of a folder that ``bench export`` wrote; mteb accepts it as a model.
 
-    Args:
-        folder: An exported folder.
-        device: "cpu", "cuda" or "mps".
+def __getattr__(name: str) -> Any:
+    """Import a function at its first use."""
+    if name not in _FUNCTIONS:
+        raise AttributeError(f"module 'bench' has no attribute '{name}'")
+    module, _, function = _FUNCTIONS[name].rpartition(".")
+    value = globals()[name] = getattr(import_module(module), function)
+    return value
 
-    Raises:
-        InputError: another or damaged folder, or an unavailable device.
-    """
-    from pathlib import Path
 
-    from bench.eval.public_encoder import LoadedEncoder
-    from bench.nn.device import check_available
-    from bench.nn.encoder_folder import load_encoder
-    from bench.nn.model_metadata import read_model_card
-    from bench.records.record import safe_name
-
-    check_available(device, where=f"device {device}")
-    path = Path(folder)
-    encoder = load_encoder(path, device=device)
-    return LoadedEncoder(encoder, f"bench/{safe_name(path.resolve().name)}", read_model_card(path))
+def __dir__() -> list[str]:
+    """Return the names, with the functions that aren't imported yet."""
+    return sorted({*globals(), *_FUNCTIONS})

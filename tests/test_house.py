@@ -20,7 +20,7 @@ from tests.support.house import ROOT, module_files
 
 FEATURES = ("training_probes", "gate", "gradient", "papers", "verify", "exchange", "site", "conformance")
 """Rooms that a run does without: no room but those of FEATURES and FACE imports one."""
-FACE = ("__main__", "__init__")
+FACE = ("__main__", "api", "__init__")
 ROOMS = (  # each imports only from those before it; a room is a folder or a module of bench/
     *("errors", "version", "schema", "encoder", "method_card", "stages", "registry", "stats", "records"),
     *("config", "data", "render", "lazy", "nn", "losses", "eval", "senteval_compat", "comparison"),

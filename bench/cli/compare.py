@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from bench.comparison.evidence import DrawItems
     from bench.comparison.item_bootstrap import CampaignRun, RunDraws
     from bench.comparison.questions import Questions
-    from bench.comparison.selection import Group
+    from bench.comparison.selection import Group, Side
+    from bench.records.record import RunRecord
+    from bench.records.store import ResultStore
 
 
 WHERE = "bench compare"
@@ -107,8 +109,6 @@ def compare_command(
     A and B are method ids as in the report, METHOD#SEED for one run, files of records, or folders of records.
     Two campaigns are compared method by method.
     """
-    from bench.comparison.comparison import compare, correct_comparisons
-    from bench.comparison.selection import match_sides, resolve_sides
     from bench.config.method_ids import split_outside_brackets
     from bench.records.store import ResultStore
 
@@ -116,30 +116,66 @@ def compare_command(
         raise InputError("one of B and --against is needed", where=WHERE, expected="A B, or A --against B,C")
     others = [second] if second is not None else split_outside_brackets(against or "")
     store = ResultStore(options["results"], options["campaign"])
+    draw = None if seeds_only else make_item_drawer(options["draws"], options["data_dir"])
+    family = None if against is None else f"{first} against {', '.join(others)}"
+    comparisons = make_comparisons(first, others, store, options, draw=draw, family=family)
+    _print_comparisons(comparisons, options["form"], details=details)
+
+
+def make_comparisons(
+    first: str,
+    others: Sequence[str],
+    store: ResultStore,
+    options: Mapping[str, Any],
+    *,
+    draw: DrawItems | None,
+    family: str | None = None,
+    keep: Callable[[RunRecord], bool] = lambda record: True,
+) -> list[Comparison]:
+    """Compare one side with others, on every profile and suite that they share.
+
+    Args:
+        options: Those of the command, by their Python names.
+        draw: Draws items; None compares seeds only.
+        family: Name of the comparisons that Holm's correction joins; None for a pair of sides.
+        keep: Says which records count.
+
+    Raises:
+        InputError: an unknown name, or nothing to compare.
+    """
+    from bench.comparison.comparison import compare, correct_comparisons
+    from bench.comparison.selection import match_sides, resolve_sides
+
     one, *sides = resolve_sides([first, *others], store, WHERE)
     if len({side.text for side in sides}) < len(sides):
-        raise InputError(f"'{against}' names a method twice", where="--against")
+        raise InputError(f"'{','.join(others)}' names a method twice", where="--against")
+    one, *sides = (_keep_runs(side, keep) for side in (one, *sides))
     only = {name: options[name] for name in ("profile", "suite")}
     pairs = [pair for side in sides for pair in match_sides(one, side, WHERE, **only)]
     pairs = _require_sound_pairs(pairs, options["data_dir"])
-    grid = against is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
-    draw = None if seeds_only else make_item_drawer(options["draws"], options["data_dir"])
+    grid = family is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
     settings = {name: options[name] for name in ("level", "test", "scope")}
     comparisons = []
     for a, b in pairs:
         try:
             comparisons.append(compare(a, b, **settings, draw=draw, asked=_read_questions(a, b, options)))
         except InputError as error:
-            if against is not None or len(pairs) == 1:
+            if family is not None or len(pairs) == 1:
                 raise
             print_stderr(f"left out: {error}")
     if not comparisons:
         raise InputError("nothing can be compared; the lines above say why", where=WHERE)
     if grid:
-        comparisons = correct_comparisons(comparisons, f"methods of {first} and {second}", "fdr_bh")
-    elif against is not None:
-        comparisons = correct_comparisons(comparisons, f"{first} against {', '.join(others)}", "holm")
-    _print_comparisons(comparisons, options["form"], details=details)
+        comparisons = correct_comparisons(comparisons, f"methods of {first} and {others[0]}", "fdr_bh")
+    elif family is not None:
+        comparisons = correct_comparisons(comparisons, family, "holm")
+    return comparisons
+
+
+def _keep_runs(side: Side, keep: Callable[[RunRecord], bool]) -> Side:
+    """Return a side with the runs that count."""
+    runs, failed = (tuple(run for run in part if keep(run.record)) for part in (side.runs, side.failed))
+    return replace(side, runs=runs, failed=failed)
 
 
 def _require_sound_pairs(

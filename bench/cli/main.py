@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 
 from bench.cli import completion
+from bench.cli.environment import set_environment
 from bench.cli.interrupts import describe_interrupt
 from bench.cli.signals import handle_sigterm
 from bench.cli.strict_options import strict_option
@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        with _set_environment(argv), handle_sigterm():
+        with set_environment(offline=not _fetches_data(argv)), handle_sigterm():
             code = cli.main(args=argv, prog_name="bench", standalone_mode=False, obj=tuple(argv))
         if sys.stdout is not None:  # closed by who started us
             sys.stdout.flush()
@@ -166,24 +166,9 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-@contextmanager
-def _set_environment(arguments: list[str]) -> Iterator[None]:
-    """Set defaults of this process and its workers; the user's environment wins.
-
-    The hub's libraries stay offline, except in ``bench data fetch``. Workers skip imports from the current
-    folder, which may hold downloaded results.
-    """
-    ours = {"PYTHONSAFEPATH": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    if [text for text in arguments if not text.startswith("-")][:2] != ["data", "fetch"]:
-        ours["HF_HUB_OFFLINE"] = "1"
-    before = {name: os.environ[name] for name in ours if name in os.environ}
-    os.environ.update({name: value for name, value in ours.items() if not before.get(name)})
-    try:
-        yield
-    finally:
-        for name in ours:
-            os.environ.pop(name, None)
-        os.environ.update(before)
+def _fetches_data(arguments: Sequence[str]) -> bool:
+    """Return whether the command is ``bench data fetch``, the only one that uses the network."""
+    return [text for text in arguments if not text.startswith("-")][:2] == ["data", "fetch"]
 
 
 def _print_error(error: Exception, arguments: Sequence[str], cause: BaseException | None = None) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.messages import print_stderr as print_stderr
 from bench.cli.strict_options import F, config_option, strict_option
 from bench.errors import InputError, printable, suggest_name
 from bench.records.filesystem import write_atomically
@@ -367,11 +368,6 @@ def check_device(device: str, ranks: int = 1) -> None:
         from bench.training.process_group import check_devices
 
         check_devices(ranks, device)
-
-
-def print_stderr(line: str) -> None:
-    """Print a line to stderr."""
-    click.echo(line, err=True)
 
 
 def print_json(value: Any) -> None:

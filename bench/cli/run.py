@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.messages import is_quiet
 from bench.cli.options import (
     POSITIVE_POINTS,
     NumberRange,
@@ -24,12 +25,13 @@ from bench.cli.options import (
     run_options,
     seeds_option,
 )
-from bench.cli.sealing import check_plan_options, prepare_sealed_plan
+from bench.cli.sealing import SealingOptions, prepare_sealed_plan
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 
 if TYPE_CHECKING:
+    from bench.config.run_spec import RunSpec
     from bench.execution.cell_run import Outcome
     from bench.execution.runner import Deadline
     from bench.plan.job import Job
@@ -144,31 +146,18 @@ def run_command(
     three notes go to stdout.
     """
     from bench.cli.seed_power_table import check_detection_options, print_detection
-    from bench.execution.runner import Deadline, check_early_data
-    from bench.plan.plan import check_folder_names, make_plan
-    from bench.reports.campaign import MARGIN
+    from bench.execution.runner import Deadline
 
     begin, dry = time.monotonic(), dry_run or estimate
-    if logs:
-        from bench.execution.tracker_logs import check_log_libraries
-
-        check_log_libraries(logs)
+    check_log_options(logs)
     check_detection_options(detect, spread, shard, dry=dry)
     if price_per_hour is not None and not dry:
         expected = "--estimate or --dry-run as well"
         raise InputError("a price needs an estimate", where="--price-per-hour", expected=expected)
     check_deadline(deadline, force=options["force"])
-    test = {"--baseline": baseline, "--family": family_kind, "--margin": margin}
-    check_plan_options(test, sealing=sealing)
-    difference = MARGIN if margin is None else margin / 100
-    spec = make_spec(options)
-    check_early_data(spec)
-    plan = make_plan(spec)
-    check_folder_names(plan)
-    prepare_sealed_plan(plan, baseline, family_kind, difference, sealing=sealing, dry=dry)
-    plan = select_shard(plan, shard)
-    if plan.spec.executor == "local":  # a cluster has its own devices
-        check_device(plan.spec.device, plan.spec.ranks)
+    seal = SealingOptions(sealing, baseline, family_kind, margin)
+    seal.check()
+    plan = prepare_plan(make_spec(options), seal, shard, dry=dry)
     if dry:
         conflicts = print_plan(plan)
         if detect is not None:
@@ -194,6 +183,29 @@ def run_command(
         print_pending_jobs(ends.jobs, len(plan.jobs), failed)
         sys.exit(130)
     exit_if_failed(failed)
+
+
+def check_log_options(logs: Sequence[str]) -> None:
+    """Raise InputError for logs whose library is missing."""
+    if logs:
+        from bench.execution.tracker_logs import check_log_libraries
+
+        check_log_libraries(logs)
+
+
+def prepare_plan(spec: RunSpec, seal: SealingOptions, shard: str | None = None, *, dry: bool = False) -> Plan:
+    """Return the checked plan of a run, or a share of it; seal it if asked (``dry``: only check)."""
+    from bench.execution.runner import check_early_data
+    from bench.plan.plan import check_folder_names, make_plan
+
+    check_early_data(spec)
+    plan = make_plan(spec)
+    check_folder_names(plan)
+    prepare_sealed_plan(plan, seal, dry=dry)
+    plan = select_shard(plan, shard)
+    if plan.spec.executor == "local":  # a cluster has its own devices
+        check_device(plan.spec.device, plan.spec.ranks)
+    return plan
 
 
 def check_deadline(deadline: float | None, *, force: bool) -> None:
@@ -359,7 +371,10 @@ def print_estimate(plan: Plan, price: float | None = None, deadline: float | Non
 
 
 def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[str] = ()) -> int:
-    """Run the plan with progress on stderr; return the number of cells that failed or conflict."""
+    """Run the plan with progress on stderr; return the number of cells that failed or conflict.
+
+    A listener (:mod:`bench.cli.messages`) gets the lines instead, and no progress is shown.
+    """
     from rich.console import Console
 
     from bench.cli.terminal import watch_run
@@ -388,7 +403,10 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
         nonlocal finished
         finished += 1
         line = f"[{finished}/{len(pending)}] {_describe_outcome(outcome)}"
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if is_quiet():
+            print_stderr(line)
+        else:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     opened: AbstractContextManager[Any] = nullcontext(())
     if logs:
@@ -396,7 +414,7 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
 
         opened = open_logs(logs, plan.spec.results, plan.store.campaign, print_stderr)
     with opened as writers:
-        watch = partial(watch_run, console=console, logs=writers)
+        watch = partial(watch_run, console=None if is_quiet() else console, logs=writers)
         outcomes = run_plan(plan, on_outcome=report, watch=watch, deadline=deadline)
     if finished:
         print_stderr(f"records: {printable(str(plan.store.root))}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.cli.options import print_stderr
@@ -12,28 +12,38 @@ if TYPE_CHECKING:
     from bench.plan.plan import Plan
 
 
-def check_plan_options(test: Mapping[str, object], *, sealing: bool) -> None:
-    """Raise InputError for options of a sealed plan without ``--plan``."""
-    given = [name for name, value in test.items() if value is not None]
-    if given and not sealing:
-        hint = "bench report takes it for a table"
-        raise InputError("it is for a sealed plan", where=given[0], expected="--plan as well", hint=hint)
+@dataclass(frozen=True)
+class SealingOptions:
+    """``--plan`` and the options of its test: baseline, family, and margin in points."""
+
+    sealing: bool = False
+    baseline: str | None = None
+    family: str | None = None
+    margin: float | None = None
+
+    def check(self) -> None:
+        """Raise InputError for options of a sealed plan without ``--plan``."""
+        test = {"--baseline": self.baseline, "--family": self.family, "--margin": self.margin}
+        given = [name for name, value in test.items() if value is not None]
+        if given and not self.sealing:
+            hint = "bench report takes it for a table"
+            raise InputError("it is for a sealed plan", where=given[0], expected="--plan as well", hint=hint)
 
 
-def prepare_sealed_plan(
-    plan: Plan, baseline: str | None, family: str | None, margin: float, *, sealing: bool, dry: bool
-) -> None:
+def prepare_sealed_plan(plan: Plan, seal: SealingOptions, *, dry: bool) -> None:
     """Seal the plan of a run (``dry``: only check it), or compare the run with the campaign's sealed plan."""
-    if not sealing:
+    if not seal.sealing:
         print_unplanned_cells(plan)
         return
     from bench.execution.runner import check_pending_cells
     from bench.plan.plan_sealing import check_equal_plans, propose_plan, seal_plan
     from bench.records.sealed_plan import FILE, load_plan
+    from bench.reports.campaign import MARGIN
     from bench.reports.planned_runs import describe_plan
 
+    margin = MARGIN if seal.margin is None else seal.margin / 100
     path = plan.store.root / FILE
-    proposed = propose_plan(plan, baseline, family, margin)
+    proposed = propose_plan(plan, seal.baseline, seal.family, margin)
     if dry:
         sealed = load_plan(plan.store.root)
         if sealed is not None:

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from bench.cli.messages import is_quiet
 from bench.errors import printable
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def repeat_call(seconds: float, call: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Yield what advances a progress bar on stderr, or a line every half minute outside a terminal."""
+    if is_quiet():
+        yield lambda n: None
+        return
     from rich.console import Console
     from rich.progress import Progress
 
@@ -109,7 +113,7 @@ ShowRuns = Callable[[Mapping[str, "RunMonitor"]], None]
 @contextmanager
 def open_display(console: Console, clock: Callable[[], float] = time.monotonic) -> Iterator[ShowRuns]:
     """Yield what shows runs: live in a terminal, otherwise in plain lines every half minute."""
-    if console.is_terminal:
+    if console.is_terminal or console.is_jupyter:
         from rich.live import Live
 
         with Live(console=console, auto_refresh=False, transient=True) as live:
@@ -161,9 +165,9 @@ def _build_run_table(runs: Mapping[str, RunMonitor], width: int) -> RenderableTy
 
 @contextmanager
 def watch_run(
-    folder: Path, *, console: Console, logs: Sequence[Callable[[Path], None]] = ()
+    folder: Path, *, console: Console | None, logs: Sequence[Callable[[Path], None]] = ()
 ) -> Iterator[None]:
-    """Show a run's events while the block runs; ``logs`` are called at every update and at the end."""
+    """Show a run's events while the block runs, None: nowhere; ``logs`` get every update, also the last."""
     from bench.execution.monitor import RunMonitor
 
     run = RunMonitor(folder)
@@ -174,7 +178,10 @@ def watch_run(
         for log in logs:
             log(folder)
 
-    with open_display(console) as show:
+    display: AbstractContextManager[ShowRuns] = (
+        nullcontext(lambda runs: None) if console is None else open_display(console)
+    )
+    with display as show:
         try:
             with repeat_call(LOOK_EVERY, look):
                 yield

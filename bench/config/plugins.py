@@ -71,6 +71,17 @@ def load_plugins(plugins: Sequence[Plugin]) -> None:
         load_plugin(plugin)
 
 
+def loaded_files() -> tuple[str, ...]:
+    """Return the modules of the loaded files."""
+    return tuple(_FILES)
+
+
+def forget_plugins(modules: Iterable[str]) -> None:
+    """Drop the methods of loaded files, by the names of their modules."""
+    for module in modules:
+        _forget_module(module)
+
+
 def file_hash(method: str) -> str:
     """Return the sha256 of the file that a registered method was loaded from, "" for one from a package."""
     plugin = _FILES.get(METHODS.origin(method))

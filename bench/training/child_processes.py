@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import parent_process, resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess
-from types import FrameType
+from types import FrameType, ModuleType
+from typing import Any
 
 INTERRUPTED = 130
 _ENDING = {signal.SIGINT, signal.SIGTERM}
 _MASKS = hasattr(signal, "pthread_sigmask")  # not on Windows
 _FOLLOWS = 1.0  # seconds for a scheduler's SIGTERM to reach all processes of a job
+
+
+class FreshProcess(SpawnProcess):
+    """A spawned process that leaves the program's main file alone.
+
+    Python would import that file in the child, so a script that calls bench would need a ``__main__`` guard.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - multiprocessing's name
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+        finally:
+            sys.modules["__main__"] = main
+
+
+class FreshContext(SpawnContext):
+    """Starts a :class:`FreshProcess` for each child; functions and arguments must pickle."""
+
+    Process = FreshProcess
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
@@ -22,7 +21,13 @@ import torch
 from bench.config.plugins import load_plugins
 from bench.config.run_spec import Plugin
 from bench.errors import BenchError, CellFailedError, InputError
-from bench.training.child_processes import INTERRUPTED, exit_on_interrupt, hold_interrupts, wait_for_sigterm
+from bench.training.child_processes import (
+    INTERRUPTED,
+    FreshContext,
+    exit_on_interrupt,
+    hold_interrupts,
+    wait_for_sigterm,
+)
 from bench.training.distributed import join_process_group
 
 Say = Callable[[Any], None]
@@ -58,7 +63,7 @@ def run_processes(
     """
     check_devices(size, device)
     with tempfile.TemporaryDirectory() as folder:
-        context, running = get_context("spawn"), dict[Connection, BaseProcess]()
+        context, running = FreshContext(), dict[Connection, BaseProcess]()
         try:
             for rank in range(size):
                 ours, theirs = context.Pipe()

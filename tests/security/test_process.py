@@ -15,7 +15,8 @@ import torch
 from huggingface_hub import constants
 from safetensors.torch import load_file
 
-from bench.cli.main import _set_environment
+from bench.cli.environment import set_environment
+from bench.cli.main import _fetches_data
 from tests.conftest import Bench
 from tests.support.cli import Cli, refusal
 from tests.support.hostile import EVIL, MARKER, everything
@@ -94,13 +95,13 @@ def test_the_environment_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in names:
         monkeypatch.delenv(name, raising=False)
     for arguments in (["run", "--methods", "data,fetch"], ["--debug", "data", "verify"], ["data", "rtt"], []):
-        with _set_environment(arguments):
+        with set_environment(offline=not _fetches_data(arguments)):
             assert [os.environ.get(name) for name in names] == ["1", "1", "1"]
-    with _set_environment(["--debug", "data", "fetch", "sts7"]):
+    with set_environment(offline=not _fetches_data(["--debug", "data", "fetch", "sts7"])):
         assert [os.environ.get(name) for name in names] == [None, "1", "1"]
     assert not set(names) & set(os.environ)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # asks for a fetch, of mteb's data sets
-    with _set_environment(["run"]):
+    with set_environment(offline=not _fetches_data(["run"])):
         assert os.environ["HF_HUB_OFFLINE"] == "0"
     assert os.environ["HF_HUB_OFFLINE"] == "0"
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bench.config.plugins import load_plugins
 from bench.config.run_spec import Plugin
 from bench.errors import CellFailedError
-from bench.training.child_processes import exit_on_interrupt, hold_interrupts, wait_for_sigterm
+from bench.training.child_processes import FreshContext, exit_on_interrupt, hold_interrupts, wait_for_sigterm
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -52,7 +52,7 @@ class WorkerProcesses:
         begins: Begins = begin_always,
     ) -> Iterator[Result]:
         """Yield results in the order of completion; raises CellFailedError if a worker dies."""
-        context = multiprocessing.get_context("spawn")
+        context = FreshContext()
         count = min(self.workers, len(tasks))
         start = partial(_start_worker, self.plugins)
         with ProcessPoolExecutor(count, mp_context=context, initializer=start) as pool:

@@ -1,0 +1,1 @@
+"""The functions that ``import bench`` offers to a notebook or a script."""

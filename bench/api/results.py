@@ -1,0 +1,339 @@
+"""Results of a campaign: tables, comparisons and plots for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.api.command_options import format_list, parse_options
+from bench.api.comparisons import Comparison
+from bench.api.leaderboards import Leaderboard
+from bench.api.notebook_tables import render_html
+from bench.api.plots import Plots
+from bench.api.session import open_session
+from bench.comparison.selection import format_seeds, match_method_id
+from bench.config.method_ids import parse_seeds
+from bench.errors import CellFailedError, InputError, not_one_of, suggest_name
+from bench.eval.recomputation import split_contradictions
+from bench.records.record import ALL, RunRecord
+from bench.records.store import ResultStore
+from bench.render.formats import render_text
+from bench.render.grid import DASH, SCALE, Grid, Value
+from bench.reports import merge_campaigns
+from bench.reports.campaign import Campaign, make_campaign
+from bench.reports.record_groups import by_method, by_profile_and_suite, run_label, summarise_scores
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_OK = "ok"
+
+
+@dataclass(frozen=True, repr=False)
+class Results:
+    """Records of a campaign, or some of them; :func:`bench.run` and :func:`bench.results` return it.
+
+    Scores are in points, 100 x the metric, unrounded.
+
+    Args:
+        store: The campaign's folder.
+        records: A record for each run and suite, failed ones included.
+        data: Folder of the evaluation data, None for ``BENCH_DATA``.
+        messages: Lines that the command would print on stderr.
+        planned: Number of records that the call asked for.
+        interrupted: True if Ctrl-C or the deadline ended the run early.
+
+    >>> import bench
+    >>> results = bench.results("results/mini")
+    >>> len(results.filter(methods="simcse").records)
+    3
+    """
+
+    store: ResultStore
+    records: tuple[RunRecord, ...]
+    data: Path | None = None
+    messages: tuple[str, ...] = ()
+    planned: int = 0
+    interrupted: bool = False
+    _kept: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The ids of the rows, in the order of their records.
+
+        >>> import bench
+        >>> "simcse" in bench.results("results/mini").methods
+        True
+        """
+        return tuple(by_method(self.records))
+
+    @property
+    def missing(self) -> int:
+        """Number of planned records without a score: failed, left, or blocked by another specification.
+
+        >>> import bench
+        >>> bench.results("results/mini").missing
+        0
+        """
+        return max(self.planned, len(self.records)) - sum(record.status == _OK for record in self.records)
+
+    def require_complete(self) -> Results:
+        """Return the results; raises CellFailedError, with every reason, if a score is missing.
+
+        >>> import bench
+        >>> bench.results("results/mini").require_complete().missing
+        0
+        """
+        if self.missing:
+            reasons = [f"{run_label(record)}: {record.reason}" for record in self._failed_records()]
+            what = f"{self.missing} of {max(self.planned, len(self.records))} cells have no score"
+            raise CellFailedError(
+                what, where=str(self.store.root), hint="; ".join(reasons) or self._last_line()
+            )
+        return self
+
+    @property
+    def failures(self) -> DataFrame:
+        """A row for each failed run: profile, suite, method, seed and reason.
+
+        >>> import bench
+        >>> len(bench.results("results/mini").failures)
+        0
+        """
+        from pandas import DataFrame
+
+        rows = []
+        for record in self._failed_records():
+            rows.append((record.profile, record.suite, record.method, record.seed, record.reason))
+        return DataFrame(rows, columns=["profile", "suite", "method", "seed", "reason"])
+
+    def filter(
+        self,
+        methods: str | Sequence[str] | None = None,
+        seeds: int | str | Iterable[int] | None = None,
+        suite: str | None = None,
+        profile: str | None = None,
+    ) -> Results:
+        """Return the records of some rows, seeds, suites or profiles; a method without seeds stays.
+
+        Args:
+            methods: Row ids, or names of methods with one row.
+            seeds: As for ``bench.run``.
+
+        Raises:
+            InputError: an unknown row, suite or profile, or nothing is left.
+
+        >>> import bench
+        >>> results = bench.results("results/mini").filter(["simcse", "tncse"], seeds=range(1, 4))
+        >>> sorted({record.seed for record in results.records})
+        [1, 2, 3]
+        """
+        kept = list(self.records)
+        for name, value in (("profile", profile), ("suite", suite)):
+            known = sorted({getattr(record, name) for record in kept})
+            if value is not None and value not in known:
+                raise not_one_of(f"no record of {name} '{value}'", value, known, where="filter")
+            kept = [record for record in kept if value in (None, getattr(record, name))]
+        if methods is not None:
+            rows = self._match_rows(methods)
+            kept = [record for record in kept if record.method in rows]
+        if seeds is not None:
+            numbers = parse_seeds(str(format_list(seeds)))
+            kept = [record for record in kept if record.seed is None or record.seed in numbers]
+        if not kept:
+            raise InputError("no record matches", where="filter", expected=", ".join(self.methods))
+        return replace(self, records=tuple(kept), planned=0, _kept={})
+
+    def to_dataframe(self, *, wide: bool = False) -> DataFrame:
+        """Return the scores over all items of each task, in points.
+
+        Args:
+            wide: False for a row a score, with columns profile, suite, method, seed, task, metric, score and
+                n (items); True for a row a run, with a column a task and ``avg``.
+
+        >>> import bench
+        >>> frame = bench.results("results/mini").filter("simcse", suite="mini").to_dataframe(wide=True)
+        >>> frame[["seed", "avg"]].round(2).head(2).values.tolist()
+        [[1, 63.89], [2, 64.64]]
+        """
+        from pandas import DataFrame
+
+        columns = ["profile", "suite", "method", "seed", "task", "metric", "score", "n"]
+        rows: list[tuple[Any, ...]] = []
+        for record in self.records:
+            head = (record.profile, record.suite, record.method, record.seed)
+            for score in record.scores:
+                if score.subset == ALL and score.metric == record.metric:
+                    rows.append((*head, score.task, score.metric, SCALE * score.value, score.n))
+        frame = DataFrame(rows, columns=columns).astype({"seed": "Int64", "n": "Int64", "score": "float64"})
+        if not wide:
+            return frame
+        index, tasks = columns[:4], list(dict.fromkeys(frame["task"]))
+        pivot = frame.set_index([*index, "task"])["score"].unstack("task")
+        order = list(dict.fromkeys(map(tuple, frame[index].itertuples(index=False))))
+        table = pivot.loc[order, tasks].reset_index()
+        table.columns.name = None
+        return table
+
+    def leaderboard(
+        self, baseline: str | None = None, *, margin: float | None = None, all_rows: bool = False
+    ) -> Leaderboard:
+        """Return the leaderboard of every profile and suite: averages, tests against a baseline, verdicts.
+
+        Args:
+            baseline: Row to compare with; default: the sealed plan's, otherwise simcse, if it has two seeds.
+            margin: Points within which a row counts as equal to the baseline.
+            all_rows: True to list rows that are set aside too: variants, single seeds.
+
+        Raises:
+            InputError: an unknown baseline.
+
+        >>> import bench
+        >>> board = bench.results("results/mini").leaderboard(baseline="simcse")
+        >>> frame = board.to_dataframe()
+        >>> frame.loc[frame.method == "simcse", "answer"].tolist()
+        ['baseline']
+        """
+        campaign = self.make_campaign(baseline, margin=margin)
+        return Leaderboard(replace(campaign, all_rows=all_rows))
+
+    def compare(self, first: str, second: str, **options: Any) -> Comparison:
+        """Test whether two rows differ; ``bench compare`` prints the same answer.
+
+        Args:
+            first: Row id, a method with one row, or METHOD#SEED for one run.
+            second: The same.
+            options: As for ``bench compare``, such as ``suite="mini"``, ``test="welch"``, ``margin=0.5``,
+                ``seeds_only=True``; ``for_="items"`` is ``--for items``.
+
+        Raises:
+            InputError: an unknown row or option, or several suites or profiles with both rows.
+            NotComparableError: the rows were measured on different data.
+
+        >>> import bench
+        >>> answer = bench.results("results/mini").compare("tncse", "jtcse", seeds_only=True)
+        >>> answer.significant, len(answer.seeds)
+        (False, 5)
+        """
+        from bench.cli.compare import compare_command, make_comparisons, make_item_drawer
+
+        given = {name.removesuffix("_"): value for name, value in options.items()}
+        parsed = parse_options(compare_command, given, "compare", (first, second))
+        parsed["data_dir"] = parsed["data_dir"] or self.data
+        places = {record.place for record in self.records}
+        draw = None if parsed["seeds_only"] else make_item_drawer(parsed["draws"], parsed["data_dir"])
+        with open_session(progress=False) as messages:
+            found = make_comparisons(
+                first, [second], self.store, parsed, draw=draw, keep=lambda record: record.place in places
+            )
+        if len(found) > 1:
+            what = "several pairs of runs: " + "; ".join(f"{one.profile}, {one.suite}" for one in found)
+            raise InputError(what, where="compare", expected="suite=... or profile=...")
+        return Comparison(found[0], tuple(messages))
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of these results, see :class:`bench.api.plots.Plots`.
+
+        >>> import bench
+        >>> bench.results("results/mini").plot.seeds().titles[0][:5]
+        'Seeds'
+        """
+        return Plots(self.make_campaign)
+
+    def make_campaign(self, baseline: str | None = None, *, margin: float | None = None) -> Campaign:
+        """Return the records as reports read them; raises InputError for an unknown baseline."""
+        key = f"campaign {baseline}"
+        if key not in self._kept:
+            row = None if baseline is None else self._match_rows(baseline)[0]
+            campaign = make_campaign(self.store, self.records, baseline=row)
+            self._kept[key] = replace(campaign, whole=False)
+        campaign = self._kept[key]
+        return campaign if margin is None else replace(campaign, margin=margin / SCALE, kept={})
+
+    def _match_rows(self, names: str | Sequence[str]) -> list[str]:
+        rows, known = [], set(self.methods)
+        for name in [names] if isinstance(names, str) else names:
+            row = match_method_id(name, known, self.records)
+            if row not in known:
+                raise not_one_of(f"no record of '{name}'", name, sorted(known), where=str(self.store.root))
+            rows.append(row)
+        return rows
+
+    def _failed_records(self) -> list[RunRecord]:
+        return [record for record in self.records if record.status != _OK]
+
+    def _last_line(self) -> str:
+        return self.messages[-1] if self.messages else "bench run makes records"
+
+    @cached_property
+    def _summary(self) -> Grid:
+        """A row for each row, profile and suite: seeds, average, failed runs."""
+        rows: list[tuple[Value, ...]] = []
+        for group in by_profile_and_suite(self.records):
+            for method, runs in by_method(group).items():
+                seeds = sorted({run.seed for run in runs if run.seed is not None})
+                failed = sum(run.status != _OK for run in runs)
+                average = summarise_scores(runs)
+                rows.append((method, group[0].suite, format_seeds(seeds), average, str(failed or DASH)))
+        return Grid("", ("method", "suite", "seeds", "avg", "failed"), tuple(rows), ())
+
+    @cached_property
+    def _state(self) -> list[str]:
+        """What a reader has to know first: where the records are, and what is missing."""
+        lines = [f"{len(self.records)} records of {self.store.root}"]
+        if self.missing:
+            lines.append(f"{self.missing} cells have no score: results.failures and results.messages say why")
+        if self.interrupted:
+            lines.append("interrupted: repeat the call to resume")
+        return lines
+
+    def __repr__(self) -> str:
+        """Return where the records are, what is missing, and each row's average."""
+        return "\n".join([*self._state, render_text([self._summary]).strip("\n")])
+
+    def _repr_html_(self) -> str:
+        return render_html([self._summary], self._state)
+
+
+def load_results(path: str | Path, *, data: str | Path | None = None) -> Results:
+    """Return the results of a campaign's folder; ``bench.results`` is this function.
+
+    Scores are recomputed from predictions first, where the evaluation data are there. A record that
+    contradicts its predictions, or can't be read, counts as failed.
+
+    Args:
+        path: Folder of the campaign, such as results/local.
+        data: Folder of the evaluation data; default ``BENCH_DATA``.
+
+    Raises:
+        InputError: no such folder, or one without records.
+        NotComparableError: rows of one suite were measured on different data.
+
+    >>> import bench
+    >>> bench.results("results/mini").filter("simcse").leaderboard().to_dataframe().seeds.tolist()
+    [3]
+    """
+    folder = Path(path)
+    if folder.name in ("", ".."):
+        folder = folder.resolve()
+    if not folder.is_dir():
+        near = suggest_name(folder.name, (each.name for each in folder.parent.glob("*/")))
+        raise InputError("there is no such folder", where=str(folder), expected="results/CAMPAIGN", hint=near)
+    store, check = ResultStore(folder.parent, folder.name), partial(split_contradictions, data=_to_path(data))
+    with open_session(progress=False) as messages:
+        collected = merge_campaigns.refuse_contradictions(merge_campaigns.collect_records([store]), check)
+    if not collected:
+        campaigns = sorted(each.parts[-5] for each in folder.glob("*/*/*/*/*.json"))
+        hint = f"the campaigns here: {', '.join(dict.fromkeys(campaigns))}" if campaigns else None
+        raise InputError("no record is here", where=str(folder), expected="results/CAMPAIGN", hint=hint)
+    errors = [str(error) for entry in collected for error in entry.errors]
+    records = tuple(entry.record for entry in collected)
+    return Results(store, records, _to_path(data), (*messages, *errors))
+
+
+def _to_path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)

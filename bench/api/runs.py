@@ -1,0 +1,327 @@
+"""Run, try out, train and tune methods from Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack
+
+import click
+
+from bench.api.command_options import (
+    EncoderOptions,
+    RunOptions,
+    TuneOptions,
+    parse_options,
+)
+from bench.api.results import Results
+from bench.api.session import open_session
+from bench.cli.export import checkpoint_option, plan_encoder, prepare_encoder, seed_option
+from bench.cli.options import check_device, make_spec, spec_options
+from bench.cli.run import (
+    check_deadline,
+    check_log_options,
+    execute_plan,
+    prepare_plan,
+    read_plan_records,
+    run_command,
+)
+from bench.cli.sealing import SealingOptions
+from bench.cli.train import tune_command
+from bench.config.notebook_methods import register_classes
+from bench.errors import InputError
+from bench.render.grid import SCALE
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from bench.config.run_spec import RunSpec
+    from bench.eval.public_encoder import LoadedEncoder
+
+Methods = str | type | Sequence[str | type]
+Seeds = int | str | Iterable[int]
+PRINTING = ("dry_run", "estimate", "price_per_hour", "detect", "spread", "details")
+"""Options of ``bench run`` that only print."""
+
+
+def run(
+    methods: Methods,
+    *,
+    seeds: Seeds = "1-5",
+    campaign: str = "local",
+    progress: bool = False,
+    **options: Unpack[RunOptions],
+) -> Results:
+    """Train and evaluate methods over seeds and suites, as ``bench run`` does.
+
+    The plan, keys, locks and records are the command's: finished cells are skipped, and each record is on disk
+    before the next cell begins. Failed cells and Ctrl-C leave partial results.
+
+    Args:
+        methods: Names as for ``--methods``, in a list or one text, and classes of your own.
+        seeds: A seed, a range, a list, or a text such as "1-5".
+        campaign: Folder of records below ``results``.
+        progress: True to show progress on stderr, in a notebook as a live table.
+        options: As for ``bench run``, such as ``profile="minilm"``, ``set={"simcse.lr": 1e-5}``,
+            ``results="results"``; see :class:`bench.api.command_options.RunOptions`.
+
+    Returns:
+        The results of this call's methods, seeds and suites; ``missing`` counts those without a score.
+
+    Raises:
+        InputError: bad input, before anything runs.
+
+    >>> import bench, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     results = bench.run("word_overlap", results=folder)
+    ...     print(round(results.to_dataframe(wide=True)["avg"].item(), 2), results.missing)
+    19.5 0
+    """
+    given = {"seeds": seeds, "campaign": campaign, **options}
+    begin, pending = time.monotonic(), 0
+    with ExitStack() as stack:
+        messages = stack.enter_context(open_session(progress=progress))
+        parsed, spec = _make_run_spec(methods, given, "bench.run", stack)
+        check_log_options(parsed["logs"])
+        check_deadline(parsed["deadline"], force=parsed["force"])
+        seal = SealingOptions(*(parsed[name] for name in ("sealing", "baseline", "family_kind", "margin")))
+        seal.check()
+        plan, ends, interrupted = prepare_plan(spec, seal, parsed["shard"]), None, False
+        if parsed["deadline"] is not None:
+            from bench.execution.runner import Deadline
+
+            ends = Deadline(plan, begin + 60 * parsed["deadline"])
+        try:
+            execute_plan(plan, ends, parsed["logs"])
+        except KeyboardInterrupt:
+            interrupted = True
+            messages.append("interrupted; finished cells are kept, repeat the call to resume")
+        if ends is not None:
+            pending = len(ends.jobs)
+        records = tuple(read_plan_records(plan))
+    return Results(
+        plan.store,
+        records,
+        spec.data,
+        tuple(messages),
+        planned=len(plan.jobs),
+        interrupted=interrupted or pending > 0,
+    )
+
+
+def dry_run(
+    methods: Methods, *, seeds: Seeds = "1-5", campaign: str = "local", **options: Unpack[RunOptions]
+) -> DataFrame:
+    """Return what :func:`run` would do, a row for each cell and suite; nothing is written.
+
+    Columns: method, seed, suite, state ("to do", "done", "failed", which runs again, or "conflict", a finished
+    run of another specification, which stays) and reason. Arguments and errors are those of :func:`run`.
+
+    >>> import bench, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bench.dry_run("simcse", seeds=[1, 2], results=folder)[["seed", "state"]].values.tolist()
+    [[1, 'to do'], [2, 'to do']]
+    """
+    from pandas import DataFrame
+
+    given = {"seeds": seeds, "campaign": campaign, **options}
+    with ExitStack() as stack:
+        stack.enter_context(open_session(progress=False))
+        parsed, spec = _make_run_spec(methods, given, "bench.dry_run", stack)
+        plan = prepare_plan(spec, SealingOptions(), parsed["shard"], dry=True)
+        rows = []
+        for job in plan.jobs:
+            state = plan.states[job.place]
+            reason = str(state.conflict) if state.conflict else state.fault
+            rows.append((job.cell.method, job.cell.seed, job.suite, state.status, reason))
+    return DataFrame(rows, columns=["method", "seed", "suite", "state", "reason"]).astype({"seed": "Int64"})
+
+
+def train(
+    method: str | type, *, seed: int | None = None, progress: bool = False, **options: Unpack[EncoderOptions]
+) -> LoadedEncoder:
+    """Train one encoder and return it, as ``bench export`` does without the folder.
+
+    A finished training below ``results`` with the same options is reused.
+
+    Args:
+        method: A name as for ``bench run``, or a class of your own.
+        seed: Seed of the training; leave it out for a method without seeds.
+        progress: True to show progress on stderr.
+        options: As for ``bench export``, such as ``profile="minilm"`` or ``checkpoint="last"``.
+
+    Returns:
+        An encoder: ``encode(sentences)`` gives float32 (n, dim). It is a model for mteb too.
+
+    Raises:
+        InputError: bad input, a missing or superfluous seed, a method without vectors.
+
+    >>> import bench, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     encoder = bench.train("untrained", results=folder)
+    >>> encoder.encode(["a dog runs", "a cat sleeps"]).shape
+    (2, 128)
+    """
+    from bench.execution.model_card import collect_model_facts
+    from bench.nn.device import torch_threads
+    from bench.records.record import safe_name
+
+    where = "bench.train"
+    with ExitStack() as stack:
+        stack.enter_context(open_session(progress=progress))
+        (name,), register = _register([method], stack)
+        parsed = parse_options(_train_command, {"seed": seed, **options}, where, (name,))
+        checkpoint = parsed.pop("checkpoint")
+        parsed |= {"suites": parsed["suites"] or "toy"}  # a plan needs one; nothing is evaluated
+        plan = plan_encoder(parsed.pop("method"), parsed.pop("seed"), parsed, where)
+        plan = replace(plan, spec=register(plan.spec))
+        with torch_threads(plan.spec.threads, needs_torch=True):
+            builder, encoder = prepare_encoder(plan, checkpoint, where)
+            facts = collect_model_facts(builder)
+        from bench.eval.public_encoder import LoadedEncoder
+
+        return LoadedEncoder(encoder, f"bench/{safe_name(plan.jobs[0].cell.method)}", facts)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The dev score of each value of an option; :func:`tune` returns it.
+
+    Args:
+        method: Name of the method.
+        option: Name of the option.
+        scores: Dev score of each value, in points.
+        failures: The reason of each value that failed.
+        toml: Lines for a profile.
+
+    >>> Tuning("simcse", "lr", {1e-5: 70.0, 3e-5: 71.0}, {}, "").setting
+    {'simcse.lr': 3e-05}
+    """
+
+    method: str
+    option: str
+    scores: Mapping[float, float]
+    failures: Mapping[float, str]
+    toml: str
+
+    @property
+    def best(self) -> float:
+        """The value with the highest dev score.
+
+        >>> Tuning("simcse", "lr", {1e-5: 70.0, 3e-5: 71.0}, {}, "").best
+        3e-05
+        """
+        return max(self.scores, key=self.scores.__getitem__)
+
+    @property
+    def setting(self) -> dict[str, float]:
+        """The choice for ``set=`` of :func:`run`.
+
+        >>> Tuning("simcse", "joint.lr", {1e-5: 70.0}, {}, "").setting
+        {'simcse.joint.lr': 1e-05}
+        """
+        return {f"{self.method}.{self.option}": self.best}
+
+
+def tune(
+    method: str | type,
+    values: Sequence[object],
+    *,
+    option: str = "lr",
+    seed: int = 100,
+    progress: bool = False,
+    **options: Unpack[TuneOptions],
+) -> Tuning:
+    """Choose an option of a method on the dev set, as ``bench tune`` does; no test set is read.
+
+    Args:
+        method: A name as for ``bench run``, or a class of your own.
+        values: At most six values.
+        option: Option to choose, a stage's as "STAGE.OPTION".
+        seed: Any seed but 1 to 10, which are reported.
+        progress: True to show progress on stderr.
+        options: As for ``bench tune``, such as ``profile="minilm"`` or ``workers=2``.
+
+    Raises:
+        InputError: bad input, or a method that doesn't train.
+        CellFailedError: every value failed.
+
+    >>> import bench, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     short = {"simcse.steps": 2, "simcse.eval_every": 2, "simcse.batch_size": 8}
+    ...     tuned = bench.tune("simcse", [1e-4, 1e-3], set=short, results=folder)
+    >>> sorted(tuned.scores), tuned.failures
+    ([0.0001, 0.001], {})
+    """
+    from bench.execution.tuning import tune_option
+
+    scores: dict[float, float] = {}
+    failures: dict[float, str] = {}
+
+    def report(value: float, outcome: float | str) -> None:
+        if isinstance(outcome, str):
+            failures[value] = outcome
+        else:
+            scores[value] = SCALE * outcome
+
+    with ExitStack() as stack:
+        stack.enter_context(open_session(progress=progress))
+        (name,), register = _register([method], stack)
+        given = {"values": values, "option": option, "seed": seed, **options}
+        parsed = parse_options(tune_command, given, "bench.tune", (name,))
+        check_device(parsed["device"], parsed["ranks"])
+        texts, first = parsed.pop("values").split(","), parsed.pop("first")
+        workers = parsed["workers"] or (0 if parsed["executor"] == "ray" else 1)
+        chosen = {"seeds": (parsed.pop("seed"),), "suites": None, "workers": workers}
+        spec = register(make_spec({**parsed, **chosen}))
+        if len(spec.methods) > 1:
+            raise InputError(f"'{name}' names several methods", where="bench.tune", expected="one of them")
+        toml = tune_option(spec, option, texts, report, first.split(",") if first else ())
+    return Tuning(spec.methods[0].name, option, scores, failures, toml)
+
+
+@click.command()
+@click.argument("method")
+@seed_option
+@checkpoint_option
+@spec_options
+def _train_command(**options: Any) -> None:
+    """Hold the options of :func:`train`."""
+
+
+def _make_run_spec(
+    methods: Methods, given: Mapping[str, Any], where: str, stack: ExitStack
+) -> tuple[dict[str, Any], RunSpec]:
+    """Return the parsed options of a run and its specification."""
+    entries = [methods] if isinstance(methods, str | type) else list(methods)
+    names, register = _register(entries, stack)
+    if printing := [name for name in given if name in PRINTING]:
+        what = f"{printing[0]} only prints"
+        raise InputError(what, where=where, hint="bench.dry_run returns the plan; `bench run` has the rest")
+    parsed = parse_options(run_command, {"methods": ",".join(names), **given}, where)
+    return parsed, register(make_spec(parsed))
+
+
+def _register(entries: Sequence[str | type], stack: ExitStack) -> Any:
+    """Register classes until the stack closes; return all names, and what completes a specification."""
+    for entry in entries:
+        if not isinstance(entry, str | type):
+            expected = "a name such as 'simcse', or a class of a method"
+            raise InputError(f"{entry!r} is no method", where="methods", expected=expected)
+    classes = [entry for entry in entries if isinstance(entry, type)]
+    plugins, own, in_process = stack.enter_context(register_classes(classes))
+    of_class = dict(zip(classes, own, strict=True))
+    names = [of_class[entry] if isinstance(entry, type) else entry for entry in entries]
+
+    def complete(spec: RunSpec) -> RunSpec:
+        spec = replace(spec, plugins=(*spec.plugins, *plugins))
+        if not in_process:
+            return spec
+        if spec.executor != "local" or spec.ranks > 1:
+            what = "a class without source runs in this process only"
+            raise InputError(what, where="methods", hint="put it into a file: plugin='method.py'")
+        return replace(spec, workers=1)
+
+    return names, complete

@@ -1,0 +1,196 @@
+"""`bench.run`, `dry_run`, `train` and `tune`: the command's plan, records and words, without its output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+import bench
+from bench.api import runs
+from bench.api.command_options import EncoderOptions, RunOptions, TuneOptions, options_by_name
+from bench.cli.export import export_command
+from bench.cli.run import run_command
+from bench.cli.train import tune_command
+from bench.errors import CellFailedError
+from bench.registry import METHODS
+from tests.support.cli import stable_bytes
+
+SHORT: dict[str, Any] = {"simcse.steps": 2, "simcse.eval_every": 2, "simcse.batch_size": 8}
+
+
+@pytest.fixture(autouse=True)
+def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_each_option_of_a_command_has_an_argument() -> None:
+    explicit = {"methods", "seeds", "campaign"}
+    given = set(get_type_hints(RunOptions)) | explicit
+    assert set(options_by_name(run_command)) == given | set(runs.PRINTING)
+    tuned = {"option", "values", "seed"}
+    assert set(options_by_name(tune_command)) == set(get_type_hints(TuneOptions)) | tuned
+    exported = set(options_by_name(export_command)) - {"out"}
+    assert set(get_type_hints(EncoderOptions)) <= exported | {"campaign"}
+
+
+def test_a_run_leaves_the_bytes_of_the_command(cli: Any, tmp_path: Path) -> None:
+    cli("run", "--methods", "simcse", "--seeds", "1-2", *(f"--set={k}={v}" for k, v in SHORT.items()))
+    results = bench.run("simcse", seeds=[1, 2], set=SHORT, results="own")
+    assert stable_bytes(tmp_path / "results") == stable_bytes(tmp_path / "own")
+    assert results.missing == 0
+    assert [record.seed for record in results.records] == [1, 2]
+    assert bench.dry_run("simcse", seeds="1-3", set=SHORT, results="own").state.tolist() == [
+        *("done", "done", "to do")
+    ]
+
+
+def test_a_run_prints_nothing_and_keeps_the_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    results = bench.run(["noise", "simcse"], seeds=1, set=SHORT)
+    assert capfd.readouterr() == ("", "")
+    assert sum("avg" in line for line in results.messages) == 2
+    bench.run("noise", seeds=2, progress=True)
+    assert "noise seed 2" in capfd.readouterr().err
+
+
+def test_failed_cells_leave_partial_results() -> None:
+    results = bench.run("broken", seeds=range(1, 4), suite="toy")
+    assert results.missing == 1
+    assert results.failures.seed.tolist() == [2]
+    assert "no luck" in results.failures.reason.item()
+    assert sorted(set(results.to_dataframe().seed)) == [1, 3]
+    with pytest.raises(CellFailedError, match="no luck"):
+        results.require_complete()
+
+
+def test_an_interrupt_leaves_partial_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bench.execution import runner
+
+    run_cell = runner.run_cell
+
+    def interrupt_second(task: Any, **given: Any) -> Any:
+        if task.jobs[0].cell.seed == 2:
+            raise KeyboardInterrupt
+        return run_cell(task, **given)
+
+    monkeypatch.setattr(runner, "run_cell", interrupt_second)
+    results = bench.run("noise", seeds="1-3", suite="toy")
+    assert results.interrupted
+    assert results.missing == 2
+    assert "resume" in results.messages[-1]
+    monkeypatch.undo()
+    assert not bench.run("noise", seeds="1-3", suite="toy").missing
+
+
+def test_another_specification_is_missing_with_its_reason() -> None:
+    bench.run("noise", seeds=1, suite="toy", campaign="c", set={"noise.scale": 2.0}, threads=1)
+    bench.run("row=noise", seeds=1, suite="toy", campaign="c")
+    results = bench.run("row=noise[scale=3]", seeds=1, suite="toy", campaign="c")
+    assert results.missing == 1
+    assert any("another specification" in line for line in results.messages)
+    assert bench.dry_run("row=noise[scale=3]", seeds=1, suite="toy", campaign="c").state.tolist() == [
+        "conflict"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"sedes": 3}, "'seeds'"),
+        ({"device": "gpu"}, "'gpu'"),
+        ({"force": "yes"}, "True or False"),
+        ({"seeds": "5-1"}, "1-5"),
+        ({"dry_run": True}, "bench.dry_run"),
+        ({"margin": 0.5}, "--plan"),
+        ({"set": {"noise.scal": 1}}, "scale"),
+        ({"seeds": True}, "seeds=True"),
+    ],
+)
+def test_bad_input_is_one_error(arguments: dict[str, Any], word: str) -> None:
+    with pytest.raises(bench.InputError) as refused:
+        bench.run("noise", **arguments)
+    assert word in str(refused.value)
+    assert not Path("results").exists()
+
+
+def test_an_entry_that_is_no_method_is_refused() -> None:
+    with pytest.raises(bench.InputError, match="3 is no method"):
+        bench.run([3])  # type: ignore[list-item]
+
+
+def test_a_plugin_is_forgotten_after_the_call(tmp_path: Path) -> None:
+    source = Path(__file__).parents[2] / "bench/cli/starter/method.py.txt"
+    (tmp_path / "own.py").write_text(source.read_text())
+    before = METHODS.names()
+    assert len(bench.dry_run("align_uniform", plugin="own.py", seeds=1)) == 1
+    assert METHODS.names() == before
+    with pytest.raises(bench.InputError):
+        bench.dry_run("align_uniform")
+
+
+def test_the_users_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    before = dict(os.environ), signal.getsignal(signal.SIGTERM), np.random.get_state()[1].tolist()  # noqa: NPY002
+    bench.run("simcse", seeds=1, set=SHORT)
+    after = dict(os.environ), signal.getsignal(signal.SIGTERM), np.random.get_state()[1].tolist()  # noqa: NPY002
+    added = after[0].keys() - before[0].keys()
+    assert added <= {"TOKENIZERS_PARALLELISM"}
+    assert after[1:] == before[1:]
+    assert constants.HF_HUB_OFFLINE is False
+
+
+def test_a_run_works_in_a_thread() -> None:
+    found: list[bench.api.results.Results] = []  # type: ignore[name-defined]
+    thread = threading.Thread(
+        target=lambda: found.append(bench.run("noise", seeds="1-2", suite="toy", workers=2))
+    )
+    thread.start()
+    thread.join()
+    assert found[0].missing == 0
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    script = "import bench\nresults = bench.run('noise', seeds='1-2', suite='toy', workers=2)\nprint(results.missing)\n"
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_train_gives_the_encoder_of_a_run() -> None:
+    encoder = bench.train("simcse", seed=1, set=SHORT)
+    assert encoder.encode(["a dog runs"]).dtype == np.float32
+    results = bench.run("simcse", seeds=1, set=SHORT)
+    assert not any("trained" in line for line in results.messages)
+    again = bench.train("simcse", seed=1, set=SHORT)
+    assert np.array_equal(again.encode(["a dog runs"]), encoder.encode(["a dog runs"]))
+
+
+@pytest.mark.parametrize(
+    ("method", "seed", "word"), [("simcse", None, "--seed"), ("untrained", 1, "deterministic")]
+)
+def test_train_refuses_a_wrong_seed(method: str, seed: int | None, word: str) -> None:
+    with pytest.raises(bench.InputError, match=word):
+        bench.train(method, seed=seed)
+
+
+def test_tune_chooses_on_the_dev_set() -> None:
+    rates = [1e-5, 1e-3]
+    tuned = bench.tune("simcse", rates, set=SHORT)
+    assert list(tuned.scores) == rates
+    assert tuned.best == max(rates, key=tuned.scores.__getitem__)
+    assert tuned.setting == {"simcse.lr": tuned.best}
+    assert f"lr = {tuned.best!r}" in tuned.toml
+    results = bench.run("simcse", seeds=1, set={**SHORT, **tuned.setting})
+    assert results.records[0].options["lr"] == tuned.best
