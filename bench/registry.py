@@ -56,7 +56,11 @@ class Registry(Generic[T]):
     def forget(self, module: str) -> None:
         """Drop the items that a module added."""
         for name in self.names_from(module):
-            del self._items[name]
+            self.remove(name)
+
+    def remove(self, name: str) -> None:
+        """Drop one item."""
+        del self._items[name]
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         """Yield (name, item) in the order of the names."""

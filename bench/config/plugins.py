@@ -14,15 +14,21 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from bench.config.run_spec import Plugin
 from bench.errors import BenchError, InputError, suggest_name
+from bench.method_card import Method, check_card
 from bench.registry import METHODS, discover, entry_points
 
 _WHERE = "--plugin"
 _PLUGIN_FORMS = "FILE.py, or the import name of an installed package"
 _FILES: dict[str, Plugin] = {}
 """Loaded files by the name of their module."""
+_SOURCELESS = "session_class_"
+"""Beginning of the origin of classes without source; the definition's own mark follows."""
+_MARKS: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
 def read_plugin(text: str, results: Path) -> Plugin:
@@ -88,6 +94,21 @@ def file_hash(method: str) -> str:
     return _hash_content(plugin.source) if plugin else ""
 
 
+def forget_plugin(plugin: Plugin) -> None:
+    """Undo :func:`load_plugin` for a file."""
+    for module in [name for name, loaded in _FILES.items() if loaded == plugin]:
+        _forget_module(module)
+
+
+def register_sourceless(kind: type[Method], name: str) -> str:
+    """Register a class without source, which only this process has; return its origin."""
+    method = kind()
+    check_card(method)
+    origin = _SOURCELESS + _MARKS.setdefault(kind, uuid4().hex)  # no one can compare two definitions
+    METHODS.register(name, method, origin)
+    return origin
+
+
 def plugin_facts(method: str) -> dict[str, Any] | None:
     """Return what a record stores about a method's origin; None for one of bench's own."""
     origin = METHODS.origin(method)
@@ -95,6 +116,8 @@ def plugin_facts(method: str) -> dict[str, Any] | None:
         return None
     if origin in _FILES:
         return {"file": _FILES[origin].name, "sha256": file_hash(method)}
+    if origin.startswith(_SOURCELESS):
+        return {"class": type(METHODS.get(method)).__name__, "session": origin.removeprefix(_SOURCELESS)}
     file = getattr(sys.modules.get(origin), "__file__", None)
     facts = {"module": origin, "sha256": _hash_content(Path(file).read_bytes()) if file else None}
     for entry in entry_points():

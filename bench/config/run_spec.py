@@ -40,6 +40,7 @@ class Plugin:
     name: str
     path: str = ""
     source: bytes = field(default=b"", repr=False)
+    session: bool = False  # a class of a session: a run keeps its text below the campaign
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,16 @@ def plugin_file_hashes(provenance: Mapping[str, Any]) -> dict[str, str]:
     return hashes
 
 
+def sourceless_classes(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Return the mark of each method's class that had no source, which only its session could run."""
+    plugins = provenance.get("plugins")
+    marks = {}
+    for name, facts in plugins.items() if isinstance(plugins, dict) else ():
+        if isinstance(facts, dict) and "session" in facts:
+            marks[name] = str(facts["session"])
+    return marks
+
+
 def build_timing(*, started: float, wall: float, cpu: float) -> dict[str, Any]:
     """Return facts that vary between runs: date, duration, processor; ``started`` in seconds since 1970."""
     return {

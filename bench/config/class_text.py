@@ -1,0 +1,166 @@
+"""Write a method class of a session as a file of its own, with all names that it reaches there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import symtable
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from bench.config.class_source import Definition, find_class, find_function
+from bench.config.value_source import express_value, import_of
+from bench.errors import InputError
+from bench.registry import add_method
+
+_COMPREHENSIONS = {"listcomp", "setcomp", "dictcomp", "genexpr"}
+_EXPECTED = "a number, a text, a list or dict of these, an import, or a function or class with source"
+_REGISTER = "add_method"
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A statement, with the global names that it needs when it runs and those that its functions need."""
+
+    text: str
+    eager: frozenset[str] = frozenset()
+    lazy: frozenset[str] = frozenset()
+
+
+def write_class_text(kind: type, definition: Definition) -> str:
+    """Return a plug-in's source with a method class and what it reaches; raises InputError for the rest."""
+    session = _Session(kind)
+    session.add_definition(kind.__name__, kind, definition)
+    imports = sorted(session.imports)
+    if session.future:
+        imports.insert(0, "from __future__ import annotations")
+    head = [f"# {kind.__name__}: a class of a session, with the names that it reaches there", *imports]
+    return "\n\n".join(["\n".join(head) + "\n", *session.ordered_statements()])
+
+
+@dataclass
+class _Session:
+    """What a class reaches in the module that defined it."""
+
+    kind: type
+    imports: set[str] = field(default_factory=set)
+    parts: dict[str, _Part] = field(default_factory=dict)
+    future: bool = False
+
+    @property
+    def names(self) -> dict[str, Any]:
+        return vars(sys.modules[self.kind.__module__])
+
+    def add(self, name: str, value: object) -> None:
+        """Add a global name; raises InputError for a value that no source expresses."""
+        if name in self.parts:
+            return
+        if line := import_of(name, value, self.kind.__module__):
+            self.imports.add(line)
+        elif definition := _find_definition(value):
+            self.add_definition(name, value, definition)
+        elif expressed := express_value(value, self.kind.__module__):
+            self.parts[name] = _Part(f"{name} = {expressed[0]}\n")
+            self.imports |= expressed[1]
+        else:
+            what = f"it uses '{name}', {_describe(value)} without source"
+            hint = f"make '{name}' inside the class or a function of it"
+            raise InputError(what, where=self.kind.__name__, expected=_EXPECTED, hint=hint)
+
+    def add_definition(self, name: str, value: object, definition: Definition) -> None:
+        """Add a class or function with all that it reaches."""
+        node, text = definition.node, definition.text
+        original = name
+        if isinstance(node, ast.Assign):
+            original = ast.unparse(node.targets[0])
+        else:
+            original = node.name
+            text = self._drop_registration(text)
+        if original != name and self.names.get(original) is not value:
+            what = f"it uses '{name}', which is another '{original}' than the present one"
+            raise InputError(what, where=self.kind.__name__, hint=f"define '{name}' under its own name")
+        if value is self.kind:
+            text = f"@{_REGISTER}\n{text}"
+            self.imports.add(f"from {add_method.__module__} import {_REGISTER}")
+        self.future = self.future or definition.future
+        eager, lazy = find_global_names(text)
+        self.parts[original] = _Part(text, frozenset(eager), frozenset(lazy))
+        if original != name:
+            self.parts[name] = _Part(f"{name} = {original}\n", frozenset({original}))
+        for reached in sorted((eager | lazy) - {_REGISTER}):
+            if reached in self.names and not reached.startswith("__"):
+                self.add(reached, self.names[reached])
+
+    def _drop_registration(self, text: str) -> str:
+        """Remove decorators that are ``add_method``, under any name; the text's own is put back later."""
+        node = ast.parse(text).body[0]
+        lines = text.splitlines(keepends=True)
+        for decorator in reversed(getattr(node, "decorator_list", [])):
+            named = isinstance(decorator, ast.Name) and self.names.get(decorator.id) is add_method
+            if named or ast.unparse(decorator).endswith(f".{_REGISTER}"):
+                del lines[decorator.lineno - 1 : decorator.end_lineno]
+        return "".join(lines)
+
+    def ordered_statements(self) -> Iterator[str]:
+        """Yield the statements by name, each after those that it needs when it runs; the class last."""
+        done: set[str] = set()
+
+        def visit(name: str, needed: bool) -> Iterator[str]:
+            if name in done or name not in self.parts:
+                return
+            done.add(name)
+            part = self.parts[name]
+            called = part.lazy if needed else ()  # another statement may call it
+            for other in sorted({*part.eager, *called}):
+                yield from visit(other, needed=True)
+            yield part.text
+
+        own = self.kind.__name__
+        for name in sorted(self.parts, key=lambda name: (name == own, name)):
+            yield from visit(name, needed=False)
+
+
+def _find_definition(value: object) -> Definition | None:
+    if isinstance(value, type):
+        return find_class(value)
+    function = inspect.unwrap(value) if callable(value) else None
+    if isinstance(function, FunctionType) and not function.__closure__:
+        return find_function(function)
+    return None
+
+
+def _describe(value: object) -> str:
+    kind = type(value)
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if isinstance(value, FunctionType):
+        return "a function"
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"a value of type {name},"
+
+
+def find_global_names(text: str) -> tuple[set[str], set[str]]:
+    """Return the global names that statements use when they run, and those that only their functions use.
+
+    >>> eager, lazy = find_global_names("class A(Base): x = f; g = lambda self, y=z: h(self, y)")
+    >>> sorted(eager), sorted(lazy)
+    (['Base', 'f', 'z'], ['h'])
+    """
+    eager: set[str] = set()
+    lazy: set[str] = set()
+
+    def walk(table: symtable.SymbolTable, names: set[str]) -> None:
+        top = str(table.get_type()).endswith("module")
+        for symbol in table.get_symbols():
+            bound = symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
+            if symbol.is_referenced() and (not bound if top else symbol.is_global()):
+                names.add(symbol.get_name())
+        for child in table.get_children():
+            in_function = str(child.get_type()).endswith("function")
+            walk(child, lazy if in_function and child.get_name() not in _COMPREHENSIONS else names)
+
+    walk(symtable.symtable(text, "class", "exec"), eager)
+    return eager, lazy - eager

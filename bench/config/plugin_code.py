@@ -1,0 +1,136 @@
+"""The identity of a plug-in's method: the code that it reaches in its file, without comments and docstrings.
+
+It is read from the source, nothing runs. It holds a method's class, other classes, functions, constants and
+imports that these name, and all statements that may act while the file is imported. A file whose code a
+reader can't follow (:mod:`bench.config.plugin_limits`) has no such identity: there the whole file counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator
+
+from bench.config.plugin_effects import Module, bound_names
+from bench.config.plugin_limits import find_limit
+
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_IGNORED = {"ctx", "type_comment", "kind", "type_ignores"}
+
+
+def hash_method_code(source: bytes, kind: str) -> str:
+    r"""Return the sha256 of the code that a top-level class reaches in a file, "" if the whole file counts.
+
+    Equal in all Python versions. Comments, docstrings, layout and other methods of the file leave it alone.
+
+    >>> one, two = b"class A: x = 1  # comment", b"class A: x=1; y: int\n"
+    >>> hash_method_code(one, "A") == hash_method_code(one + b"\nclass B: pass", "A")
+    True
+    >>> hash_method_code(one, "A") == hash_method_code(two, "A"), hash_method_code(b"exec('')", "A")
+    (False, '')
+    """
+    try:
+        tree = _read_tree(source)
+        if explain_whole_file(tree, kind):
+            return ""
+        lines = [_format_node(node) for node in _reached_statements(Module(tree), kind)]
+    except _UNREADABLE:
+        return ""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def explain_whole_file(tree: ast.Module, kind: str) -> str:
+    """Return why a method's identity is its whole file, "" if it is the code that its class reaches."""
+    if limit := find_limit(tree):
+        return limit
+    return "" if Module(tree).has_class(kind) else f"no class {kind} at the top level"
+
+
+def _read_tree(source: bytes) -> ast.Module:
+    tree = ast.parse(source)
+    tree.body = [node for node in tree.body if not _is_script_part(node)]
+    for node in ast.walk(tree):
+        _drop_docstring(node)
+    return tree
+
+
+def _is_script_part(node: ast.stmt) -> bool:
+    """Return whether a statement is ``if __name__ == "__main__"``, which no plug-in runs."""
+    return isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def _drop_docstring(node: ast.AST) -> None:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        first = node.body[0] if node.body else None
+        value = first.value if isinstance(first, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            del node.body[0]
+
+
+def _reached_statements(module: Module, kind: str) -> list[ast.stmt]:
+    """Return the top-level statements that count for a class, in the order of the file."""
+    names = [kind]
+    counted: set[int] = set()
+    for index, node in enumerate(module.statements):
+        if not module.is_inert(node):
+            counted.add(index)
+            names += _used_names(node)
+    seen: set[str] = set()
+    while names:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for index, node in enumerate(module.statements):
+            if name in bound_names(node):
+                if index not in counted:
+                    names += _used_names(node)
+                counted.add(index)
+    return [node for index, node in enumerate(module.statements) if index in counted]
+
+
+def _used_names(node: ast.AST) -> Iterator[str]:
+    """Yield all names in a statement, those of its functions and of quoted annotations too."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.AnnAssign | ast.arg | ast.FunctionDef | ast.AsyncFunctionDef):
+            annotation = part.returns if hasattr(part, "returns") else part.annotation
+            for constant in ast.walk(annotation) if annotation else ():
+                if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                    yield from re.findall(r"\w+", constant.value)
+
+
+def _format_node(value: object) -> str:
+    """Return a node without positions, in a form that Python versions share."""
+    if isinstance(value, ast.JoinedStr):
+        return f"JoinedStr[{','.join(map(_format_node, _merged_texts(value.values)))}]"
+    if isinstance(value, ast.AST):
+        fields = []
+        for name, entry in ast.iter_fields(value):
+            if name not in _IGNORED and entry is not None and entry != []:
+                fields.append(f"{name}={_format_node(entry)}")
+        if isinstance(value, ast.Constant) and value.value is None:
+            fields = ["value=None"]
+        return f"{type(value).__name__}({','.join(sorted(fields))})"
+    if isinstance(value, list):
+        return f"[{','.join(map(_format_node, value))}]"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"int:{value:x}"
+    return f"{type(value).__name__}:{value!a}"
+
+
+def _merged_texts(values: list[ast.expr]) -> Iterator[ast.expr]:
+    """Yield the parts of an f-string; adjoining texts as one, which some versions split."""
+    text = ""
+    for value in values:
+        if isinstance(value, ast.Constant):
+            text += str(value.value)
+            continue
+        if text:
+            yield ast.Constant(text)
+        text = ""
+        yield value
+    if text:
+        yield ast.Constant(text)
