@@ -112,7 +112,7 @@ def parse_options(
 
 def options_by_name(command: click.Command) -> dict[str, click.Option]:
     """Return a command's options by their long names with underscores."""
-    options = {}
+    options: dict[str, click.Option] = {}
     for option in command.params:
         if isinstance(option, click.Option):
             names = [name.removeprefix("--") for name in option.opts if name.startswith("--")]

@@ -35,9 +35,9 @@ class Leaderboard:
     def to_dataframe(self) -> DataFrame:
         """Return a row for each row of the leaderboard, in points.
 
-        Columns: profile, suite, method (its id), name (as printed), seeds (finished runs), failed, avg, sd
-        (over seeds), a column a task, difference from the baseline with the ends low and high of its interval,
-        p, answer, and rank_low and rank_high, the 95% confidence set of its rank.
+        Columns: profile, suite, method (its id), seeds (finished runs), failed, avg, sd (over seeds), one for
+        each task, difference from the baseline with the ends low and high of its interval, p, answer, and
+        rank_low and rank_high, the 95% confidence set of its rank.
 
         >>> import bench
         >>> frame = bench.results("results/mini").leaderboard("simcse").to_dataframe()

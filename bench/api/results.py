@@ -249,9 +249,9 @@ class Results:
         key = f"campaign {baseline}"
         if key not in self._kept:
             row = None if baseline is None else self._match_rows(baseline)[0]
-            campaign = make_campaign(self.store, self.records, baseline=row)
-            self._kept[key] = replace(campaign, whole=False)
-        campaign = self._kept[key]
+            made = make_campaign(self.store, self.records, baseline=row)
+            self._kept[key] = replace(made, whole=False)
+        campaign: Campaign = self._kept[key]
         return campaign if margin is None else replace(campaign, margin=margin / SCALE, kept={})
 
     def _match_rows(self, names: str | Sequence[str]) -> list[str]:

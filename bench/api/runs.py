@@ -56,8 +56,8 @@ def run(
 ) -> Results:
     """Train and evaluate methods over seeds and suites, as ``bench run`` does.
 
-    The plan, keys, locks and records are the command's: finished cells are skipped, and each record is on disk
-    before the next cell begins. Failed cells and Ctrl-C leave partial results.
+    The plan, keys, locks and records are the command's: finished cells are skipped, and each record is on
+    disk before the next cell begins. Failed cells and Ctrl-C leave partial results.
 
     Args:
         methods: Names as for ``--methods``, in a list or one text, and classes of your own.
@@ -116,8 +116,9 @@ def dry_run(
 ) -> DataFrame:
     """Return what :func:`run` would do, a row for each cell and suite; nothing is written.
 
-    Columns: method, seed, suite, state ("to do", "done", "failed", which runs again, or "conflict", a finished
-    run of another specification, which stays) and reason. Arguments and errors are those of :func:`run`.
+    Columns: method, seed, suite, state ("to do", "done", "failed", which runs again, or "conflict", a
+    finished run of another specification, which stays) and reason. Arguments and
+    errors are those of :func:`run`.
 
     >>> import bench, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -379,23 +379,12 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
 
     from bench.cli.terminal import watch_run
     from bench.config import profiles
-    from bench.execution.encoder_builder import find_missing_backbone
     from bench.execution.runner import check_pending_cells, find_pending_jobs, run_plan
     from bench.plan.backbones import describe_weight_difference
 
     check_pending_cells(plan)
     pending = find_pending_jobs(plan)
-    if model := find_missing_backbone([job.cell for job in pending]):
-        command = f"bench {' '.join(model.command)} --out {model.path}"
-        print_stderr(f"{model.name} is made first, once a machine: {printable(command)}")
-    conflicts = print_conflicts(plan)
-    for job in plan.pending():
-        if fault := plan.states[job.place].fault:
-            print_stderr(printable(f"{_name_job(job)}: replaces {plan.store.path(job.place)}: {fault}"))
-    if done := len(plan.jobs) - len(pending) - conflicts:
-        print_stderr(f"{done} of {len(plan.jobs)} cells are done already")
-    if pending:
-        warn_missing_locks(plan)
+    conflicts = _announce_run(plan, pending)
     console = Console(stderr=True)
     finished = 0
 
@@ -422,6 +411,24 @@ def execute_plan(plan: Plan, deadline: Deadline | None = None, logs: Sequence[st
         if difference := describe_weight_difference(profile, (job.cell.model for job in plan.jobs)):
             print_stderr(difference)
     return conflicts + sum(outcome.state in ("failed", "conflict") for outcome in outcomes)
+
+
+def _announce_run(plan: Plan, pending: Sequence[Job]) -> int:
+    """Print what a run makes first, replaces and skips; return the number of conflicts."""
+    from bench.execution.encoder_builder import find_missing_backbone
+
+    if model := find_missing_backbone([job.cell for job in pending]):
+        command = f"bench {' '.join(model.command)} --out {model.path}"
+        print_stderr(f"{model.name} is made first, once a machine: {printable(command)}")
+    conflicts = print_conflicts(plan)
+    for job in plan.pending():
+        if fault := plan.states[job.place].fault:
+            print_stderr(printable(f"{_name_job(job)}: replaces {plan.store.path(job.place)}: {fault}"))
+    if done := len(plan.jobs) - len(pending) - conflicts:
+        print_stderr(f"{done} of {len(plan.jobs)} cells are done already")
+    if pending:
+        warn_missing_locks(plan)
+    return conflicts
 
 
 def warn_missing_locks(plan: Plan) -> None:

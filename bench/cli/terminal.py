@@ -178,9 +178,9 @@ def watch_run(
         for log in logs:
             log(folder)
 
-    display: AbstractContextManager[ShowRuns] = (
-        nullcontext(lambda runs: None) if console is None else open_display(console)
-    )
+    display: AbstractContextManager[ShowRuns] = nullcontext(lambda runs: None)
+    if console is not None:
+        display = open_display(console)
     with display as show:
         try:
             with repeat_call(LOOK_EVERY, look):

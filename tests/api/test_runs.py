@@ -71,9 +71,9 @@ def test_failed_cells_leave_partial_results() -> None:
 
 
 def test_an_interrupt_leaves_partial_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.execution import runner
+    from bench.execution import cell_run, runner
 
-    run_cell = runner.run_cell
+    run_cell = cell_run.run_cell
 
     def interrupt_second(task: Any, **given: Any) -> Any:
         if task.jobs[0].cell.seed == 2:
@@ -140,28 +140,29 @@ def test_the_users_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    before = dict(os.environ), signal.getsignal(signal.SIGTERM), np.random.get_state()[1].tolist()  # noqa: NPY002
+    environment = dict(os.environ)
+    before = signal.getsignal(signal.SIGTERM), str(np.random.get_state())  # noqa: NPY002
     bench.run("simcse", seeds=1, set=SHORT)
-    after = dict(os.environ), signal.getsignal(signal.SIGTERM), np.random.get_state()[1].tolist()  # noqa: NPY002
-    added = after[0].keys() - before[0].keys()
-    assert added <= {"TOKENIZERS_PARALLELISM"}
-    assert after[1:] == before[1:]
+    assert os.environ.keys() - environment.keys() <= {"TOKENIZERS_PARALLELISM"}
+    assert (signal.getsignal(signal.SIGTERM), str(np.random.get_state())) == before  # noqa: NPY002
     assert constants.HF_HUB_OFFLINE is False
 
 
 def test_a_run_works_in_a_thread() -> None:
-    found: list[bench.api.results.Results] = []  # type: ignore[name-defined]
-    thread = threading.Thread(
-        target=lambda: found.append(bench.run("noise", seeds="1-2", suite="toy", workers=2))
-    )
+    missing = []
+
+    def run() -> None:
+        missing.append(bench.run("noise", seeds="1-2", suite="toy", workers=2).missing)
+
+    thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert found[0].missing == 0
+    assert missing == [0]
 
 
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
-    script = "import bench\nresults = bench.run('noise', seeds='1-2', suite='toy', workers=2)\nprint(results.missing)\n"
-    (tmp_path / "script.py").write_text(script)
+    call = "bench.run('noise', seeds='1-2', suite='toy', workers=2)"
+    (tmp_path / "script.py").write_text(f"import bench\nprint({call}.missing)\n")
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
