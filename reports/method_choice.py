@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.comparison.selection import group_by, match_method_id
+from bench.comparison.row_lookup import find_row
+from bench.comparison.selection import group_by
 from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError, not_one_of
 from bench.records.record import RunRecord
@@ -27,10 +28,8 @@ def parse_method_list(text: str | None, records: Collection[RunRecord]) -> tuple
     """Return the methods of ``--methods`` in its order; raises InputError for an unknown or repeated one."""
     texts, where = split_outside_brackets(text) if text is not None else (), "--methods"
     known = set(by_method(records))
-    methods = tuple(match_method_id(each, known, records) for each in texts)
+    methods = tuple(find_row(each, known, records, where=where) for each in texts)
     for method in methods:
-        if method not in known:
-            raise not_one_of(f"no record of '{method}'", method, sorted(known), where=where)
         if methods.count(method) > 1:
             raise InputError(f"'{method}' is listed twice", where=where)
     return methods

@@ -116,10 +116,10 @@ def compare_command(
         raise InputError("one of B and --against is needed", where=WHERE, expected="A B, or A --against B,C")
     others = [second] if second is not None else split_outside_brackets(against or "")
     store = ResultStore(options["results"], options["campaign"])
-    one, *sides = resolve_sides([first, *others], store, WHERE)
+    only = {name: options[name] for name in ("profile", "suite")}
+    one, *sides = resolve_sides([first, *others], store, WHERE, **only)
     if len({side.text for side in sides}) < len(sides):
         raise InputError(f"'{against}' names a method twice", where="--against")
-    only = {name: options[name] for name in ("profile", "suite")}
     pairs = [pair for side in sides for pair in match_sides(one, side, WHERE, **only)]
     pairs = _require_sound_pairs(pairs, options["data_dir"])
     grid = against is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
