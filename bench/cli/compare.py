@@ -219,9 +219,9 @@ def _list_answers(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _name_pair(comparison: Comparison) -> str:
-    from bench.comparison.wording import print_label
+    from bench.comparison.labels import print_labels
 
-    return f"{print_label(comparison.first)} - {print_label(comparison.second)}"
+    return " - ".join(print_labels(comparison.first, comparison.second))
 
 
 def _list_notes(comparisons: Sequence[Comparison]) -> list[str]:

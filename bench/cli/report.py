@@ -143,7 +143,7 @@ def report_command(
         form = _check_latex_format(form, table, given[0])
     _check_form_options(form, {"--standalone": standalone, "--sd": sd is not None}, "latex", "LaTeX")
     _check_form_options(form, {"--width": width is not None, "--details": details}, "text", "text")
-    source, damaged = _load_campaign(**chosen, published=form == "latex")
+    source, damaged = _load_campaign(**chosen)
     try:
         style = parse_style(*paper.values(), source.records)
         look = TableOptions(parse_columns(columns), get_screen(width), style, sd or "avg")
@@ -216,7 +216,6 @@ def _load_campaign(
     methods: str | None,
     order: str,
     names: str | None,
-    published: bool,
     rank_supervised: bool,
     family_kind: str | None,
     margin: float | None,
@@ -273,8 +272,7 @@ def _load_campaign(
         )
     )
     source = method_choice.restrict_campaign(source, rows, known, given=order == "given")
-    names = method_choice.PUBLISHED if names is None and published else names
     if named_baseline:
         _check_baseline(source)
-    source = method_choice.name_methods(source, names, {entry.record.method for entry in collected})
+    source = method_choice.name_methods(source, names, [entry.record for entry in collected])
     return source, [error for entry in merged for error in entry.errors]

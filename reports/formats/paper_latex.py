@@ -16,7 +16,7 @@ from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError, printable
 from bench.records.record import RunRecord
 from bench.render.grid import SCALE, Grid, ScoreCell, Value, plain_text
-from bench.render.latex import escape_latex, latex_document, table_row, typeset_columns
+from bench.render.latex import escape_latex, latex_document, latex_notes, table_row, typeset_columns
 from bench.reports.tables.paper_tables import AVERAGE_HEADING, PaperTable
 
 STYLES = ("booktabs", "acl")
@@ -221,6 +221,7 @@ def _table_float(table: PaperTable, look: PaperStyle) -> str:
     tabular = [
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         "\n".join(_tabular_lines(table, look, layout)) + "}",
+        *[latex_notes(table.grid.notes)] * bool(table.grid.notes),
     ]
     if acl:
         gap = rf"\setlength{{\tabcolsep}}{{{layout.gap:g}pt}}"
