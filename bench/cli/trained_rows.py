@@ -19,8 +19,10 @@ def choose_trained_row(text: str, options: Mapping[str, Any]) -> str:
     from bench.comparison.row_lookup import search_rows
     from bench.config.profiles import DEFAULT
     from bench.config.run_spec import METHOD_NAME
+    from bench.records.campaign_lookup import check_campaign_options
     from bench.records.store import ResultStore
 
+    check_campaign_options(options["results"], options["campaign"])
     is_set = any(override.partition(".")[0].strip() == text for override in options["overrides"])
     if not METHOD_NAME.fullmatch(text) or is_set:
         return text
