@@ -66,6 +66,7 @@ class Campaign:
         all_rows: True to list the rows that are set aside too.
         pairs: True to list every pair of methods below the matrix of their differences.
         names: Printed names of methods, by id.
+        footnotes: Options that a printed name leaves out, by the name.
         given: Methods in the order of their rows; empty for the best first.
         known: Number of methods from which these were chosen, 0 for all.
         known_by: The same of a profile and suite.
@@ -85,6 +86,7 @@ class Campaign:
     rounded: bool = False
     pairs: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
+    footnotes: Mapping[str, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
     known: int = 0
     known_by: Mapping[tuple[str, str], int] = field(default_factory=dict)

@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.comparison.selection import group_by, match_method_id
+from bench.comparison.row_lookup import find_row
+from bench.comparison.selection import group_by
 from bench.config.method_ids import split_outside_brackets
-from bench.errors import InputError, not_one_of
+from bench.errors import InputError
 from bench.records.record import RunRecord
 from bench.render.method_names import printed_name
+from bench.render.row_names import RowNames, RowParts, name_rows
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method
 from bench.reports.tables.published_figures import paper_backbone, published_names, released_checkpoint
@@ -27,10 +29,8 @@ def parse_method_list(text: str | None, records: Collection[RunRecord]) -> tuple
     """Return the methods of ``--methods`` in its order; raises InputError for an unknown or repeated one."""
     texts, where = split_outside_brackets(text) if text is not None else (), "--methods"
     known = set(by_method(records))
-    methods = tuple(match_method_id(each, known, records) for each in texts)
+    methods = tuple(find_row(each, known, records, where=where) for each in texts)
     for method in methods:
-        if method not in known:
-            raise not_one_of(f"no record of '{method}'", method, sorted(known), where=where)
         if methods.count(method) > 1:
             raise InputError(f"'{method}' is listed twice", where=where)
     return methods
@@ -70,31 +70,60 @@ def restrict_campaign(
     )
 
 
-def name_methods(campaign: Campaign, source: str | None, known: Iterable[str]) -> Campaign:
+def name_methods(campaign: Campaign, source: str | None, known: Sequence[RunRecord]) -> Campaign:
     """Return a campaign whose methods have names: those of a file, otherwise as papers print them.
 
-    ``source`` is PUBLISHED, or a file of lines ``method = "name"`` of ``known`` methods; by default ids stay.
-    Raises InputError for an unreadable file, an unknown method, or two methods of one name.
+    ``source`` is PUBLISHED, or a file of lines ``method = "name"`` of methods in ``known``; by default ids
+    stay. Raises InputError for an unreadable file, an unknown method, or two methods of one name.
     """
     if source is None:
         return campaign
-    given = {} if source == PUBLISHED else _read_names(Path(source), sorted(set(known)))
-    names = {m: given.get(m) or paper_name(runs) for m, runs in by_method(campaign.records).items()}
+    given = {} if source == PUBLISHED else _read_names(Path(source), known)
+    named = _published_rows(campaign.records)
+    names = {**named.names, **{row: name for row, name in given.items() if row in named.names}}
     for name, methods in group_by(names, names.__getitem__).items():
         if len(methods) > 1:
             what, hint = f"{' and '.join(methods)} would both be called '{name}'", "name each in a file"
             raise InputError(what, where="--names", hint=hint)
-    return replace(campaign, names=names)
+    used = {name for row, name in names.items() if row not in given}
+    footnotes = {name: note for name, note in named.footnotes.items() if name in used}
+    return replace(campaign, names=names, footnotes=footnotes)
+
+
+def name_rows_in_full(campaign: Campaign) -> Campaign:
+    """Return a campaign for data: names that were chosen, with the options that tables have in footnotes."""
+    names = dict(campaign.names)
+    for row, runs in by_method(campaign.records).items():
+        if names.get(row) in campaign.footnotes:
+            names[row] = paper_name(runs)
+    return replace(campaign, names=names, footnotes={})
 
 
 def use_published_names(campaign: Campaign) -> Campaign:
-    """Return a campaign with published names on a page, unless it has names; equal names keep their ids."""
+    """Return a campaign with published names, unless it has names; options that rows share are footnotes."""
     if campaign.names:
         return campaign
-    names = {method: paper_name(runs) for method, runs in by_method(campaign.records).items()}
-    shared = {name for name, methods in group_by(names, names.__getitem__).items() if len(methods) > 1}
-    distinct = {m: m if name in shared else name for m, name in names.items()}
-    return replace(campaign, names=distinct)
+    named = _published_rows(campaign.records)
+    return replace(campaign, names=named.names, footnotes=named.footnotes)
+
+
+def use_short_ids(campaign: Campaign) -> Campaign:
+    """Return a campaign with ids as short as they can be, unless it has names.
+
+    A command takes such an id for the row, see :func:`bench.comparison.row_lookup.find_row`.
+    """
+    if campaign.names:
+        return campaign
+    rows = {}
+    for row, runs in by_method(campaign.records).items():
+        options = _split_options(runs[0])
+        rows[row] = RowParts(runs[0].name, row if options is None else runs[0].name, options or ())
+    named = name_rows(rows, "{}[{}]")
+    return replace(campaign, names=named.names, footnotes=named.footnotes)
+
+
+def _published_rows(records: Collection[RunRecord]) -> RowNames:
+    return name_rows({row: _row_parts(runs) for row, runs in by_method(records).items()})
 
 
 def _backbone_name(name: str) -> str:
@@ -104,29 +133,45 @@ def _backbone_name(name: str) -> str:
 
 
 def paper_name(runs: Sequence[RunRecord]) -> str:
-    """Return the papers' name of a method with its options, by default its id; an alias stays."""
-    names = set(map(_printed_row_name, runs))
-    return names.pop() if len(names) == 1 else runs[0].method
+    """Return the papers' name of a method with all its options, by default its id; an alias stays."""
+    parts = _row_parts(runs)
+    return parts.whole or ", ".join((parts.head, *parts.options))
 
 
-def _printed_row_name(record: RunRecord) -> str:
+def _row_parts(runs: Sequence[RunRecord]) -> RowParts:
+    """Return the parts of a row's published name; the id where its runs would have several."""
+    parts = set(map(_record_parts, runs))
+    return parts.pop() if len(parts) == 1 else RowParts(runs[0].name, runs[0].method, (), runs[0].method)
+
+
+def _split_options(record: RunRecord) -> tuple[str, ...] | None:
+    """Return the options in a row's id, None for an id that doesn't begin with the method's name."""
+    options = record.method.removeprefix(record.name)
+    if not record.method.startswith(record.name) or options[:1] not in ("", "["):
+        return None
+    return tuple(split_outside_brackets(options[1:-1], inside=True)) if options else ()
+
+
+def _record_parts(record: RunRecord) -> RowParts:
+    head, options = record.name, _split_options(record)
     if checkpoint := released_checkpoint(record):
-        return f"{printed_name(checkpoint.method)} ({_backbone_name(checkpoint.backbone)}, released)"
-    head, options = record.name, record.method.removeprefix(record.name)
-    if not record.method.startswith(head) or options[:1] not in ("", "["):
-        return record.method
+        name = f"{printed_name(checkpoint.method)} ({_backbone_name(checkpoint.backbone)}, released)"
+        return RowParts(head, name, (), name)
+    if options is None:
+        return RowParts(head, record.method, (), record.method)
     backbone = _backbone_name(paper_backbone(record))
     pooling = str(record.options.get("pooling", "cls"))
-    if head == "untrained" and options in ("", f"[pooling={pooling}]") and pooling in _POOLINGS:
-        return f"{backbone} ({_POOLINGS[pooling]})"
+    if head == "untrained" and options in ((), (f"pooling={pooling}",)) and pooling in _POOLINGS:
+        name = f"{backbone} ({_POOLINGS[pooling]})"
+        return RowParts(head, name, options, name)
     printed = ((name, printed_name(name)) for name in (head, *published_names(record)))
     name = next((print_name for name, print_name in printed if print_name != name), head)
     name = {"untrained": backbone, "whitening": f"{backbone}-whitening"}.get(head, name)
-    return f"{name} {options}".rstrip()
+    return RowParts(head, name, options)
 
 
-def _read_names(path: Path, known: Sequence[str]) -> Mapping[str, str]:
-    where = f"--names {path}"
+def _read_names(path: Path, known: Sequence[RunRecord]) -> Mapping[str, str]:
+    where, rows = f"--names {path}", list(by_method(known))
     try:
         names = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -134,10 +179,13 @@ def _read_names(path: Path, known: Sequence[str]) -> Mapping[str, str]:
         raise InputError(f"can't be read: {error.strerror}", where=where, expected=expected) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"invalid TOML: {error}", where=where, expected='"METHOD" = "name" lines') from error
+    found: dict[str, str] = {}
     for method, name in names.items():
-        if method not in known:
-            raise not_one_of(f"no record of '{method}'", method, known, where=where)
+        row = find_row(method, rows, known, where=where)
+        if row in found:
+            raise InputError(f"'{row}' is named twice", where=where)
         if not isinstance(name, str) or not name.strip() or len(name) > _MOST:
             expected = f"a text of at most {_MOST} characters"
             raise InputError(f"no name for '{method}'", where=where, expected=expected)
-    return {method: " ".join(name.split()) for method, name in names.items()}
+        found[row] = " ".join(name.split())
+    return found

@@ -11,10 +11,11 @@ from bench.comparison.selection import group_by
 from bench.errors import InputError
 from bench.render import formats, latex
 from bench.render.formats import FILE, Screen, frame_csv, render_grids, render_json
+from bench.render.row_names import mark_rows
 from bench.reports.campaign import Campaign
 from bench.reports.formats.paper_latex import PaperStyle, render_paper_tables
 from bench.reports.merge_campaigns import append_doubts
-from bench.reports.method_choice import use_published_names
+from bench.reports.method_choice import name_rows_in_full, use_published_names, use_short_ids
 from bench.reports.planned_runs import add_planned_column
 from bench.reports.record_groups import finished_records, long_frame
 from bench.reports.sections import SECTIONS, TABLES, table_grids
@@ -59,6 +60,7 @@ def render_report(
         InputError: an unknown table or column, or an empty table.
         DataError: a damaged file of another command in the campaign's folder.
     """
+    campaign = _name_rows(campaign, "latex" if look.style is not None else form)
     if look.style is not None:
         tables = paper_tables(campaign, look.columns, look.sd)
         return render_paper_tables(tables, look.style, standalone=standalone)
@@ -69,7 +71,7 @@ def render_report(
         data = form in ("csv", "json")
         grids = table_grids(replace(campaign, pairs=data, all_rows=campaign.all_rows or data), table)
         grids = append_doubts(formats.select_columns(grids, look.columns), campaign, form)
-        grids = _limit_deviations(grids, form, look)
+        grids = _finish_grids(grids, form, look, campaign)
         return render_grids(grids, form, standalone=standalone, screen=look.screen)
     if form == "csv":
         return _long_csv(campaign, look)
@@ -79,20 +81,27 @@ def render_report(
         return render_json([*boards, *TABLES["ablation:SWEEP"].grids(campaign)])
     printed = (section.grids(campaign) for section in SECTIONS if section.printed)
     grids = formats.select_columns(list(chain.from_iterable(printed)), look.columns)
+    grids = _finish_grids(grids, form, look, campaign)
     if form != "latex":
         return render_grids(grids, form, screen=look.screen)
     from bench.render.critical_difference import ranking_picture
     from bench.reports.figures.suite_plots import group_figures
 
-    grids = _limit_deviations(grids, form, look)
     body = "\n".join([latex.latex_tables(grids), *map(ranking_picture, group_figures(campaign))])
     return latex.latex_document(body) if standalone else body
 
 
-def _limit_deviations(grids: Sequence[Grid], form: str, look: TableOptions) -> list[Grid]:
-    if form != "latex":
-        return list(grids)
-    return [latex.limit_deviations(grid, look.sd) for grid in grids]
+def _name_rows(campaign: Campaign, form: str) -> Campaign:
+    """Return a campaign with a format's names: published ones, short ids, or for data whole ids."""
+    if form in ("csv", "json"):
+        return name_rows_in_full(campaign)
+    return use_published_names(campaign) if form in ("latex", "html") else use_short_ids(campaign)
+
+
+def _finish_grids(grids: Sequence[Grid], form: str, look: TableOptions, campaign: Campaign) -> Sequence[Grid]:
+    """Return tables with footnotes on their rows' names; in LaTeX with the deviations that are asked for."""
+    marked = [mark_rows(grid, campaign.footnotes) for grid in grids]
+    return [latex.limit_deviations(grid, look.sd) for grid in marked] if form == "latex" else marked
 
 
 def _refuse_columns(look: TableOptions, hint: str) -> None:
@@ -133,11 +142,11 @@ def page_figures(campaign: Campaign) -> list[Figure]:
 def _report_page(campaign: Campaign, table: str | None) -> str:
     from bench.reports.formats.report_page import PagePart, render_campaign_page
 
-    campaign = use_published_names(campaign)
     if table is None:
         return render_campaign_page(campaign, *page_parts(campaign))
-    grids = tuple(append_doubts(table_grids(campaign, table), campaign, "html"))
-    return render_campaign_page(campaign, [PagePart("table", table, grids=grids)], [])
+    grids = append_doubts(table_grids(campaign, table), campaign, "html")
+    marked = tuple(mark_rows(grid, campaign.footnotes) for grid in grids)
+    return render_campaign_page(campaign, [PagePart("table", table, grids=marked)], [])
 
 
 def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
@@ -150,6 +159,7 @@ def page_parts(campaign: Campaign) -> tuple[list[PagePart], list[str]]:
     for section in (section for section in SECTIONS if section.tab):
         boards = page_boards(campaign) if section.name == "leaderboard" else []  # tables with filters
         grids = [] if boards else section.grids(campaign)
+        grids = [mark_rows(grid, campaign.footnotes) for grid in grids]
         drawn = tuple(figures.get(section.name, ()))
         has_runs = section.name == "seeds" and bool(finished_records(campaign.records))
         if boards or grids or drawn or has_runs:

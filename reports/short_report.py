@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from bench.render.formats import Screen, fit_columns, render_grids, select_columns
 from bench.render.grid import Grid, shorten_names
+from bench.render.row_names import mark_rows
 from bench.render.short_text import format_answers, format_short_text, merge_synthetic_notes
 from bench.reports.campaign import Campaign
 from bench.reports.merge_campaigns import append_doubts
+from bench.reports.method_choice import use_short_ids
 from bench.reports.record_groups import record_notes
 from bench.reports.report import TableOptions
 from bench.reports.sections import SECTIONS, table_grids
@@ -39,6 +41,7 @@ def render_short_report(
     Raises:
         InputError: an unknown table or column, or an empty table.
     """
+    campaign = use_short_ids(campaign)
     boards = all_leaderboards(campaign) if table in (None, LEADERBOARD) else []
     answers = _list_answers(boards, look.screen)
     grids = [make_leaderboard_grid(board, data=False) for board in boards]
@@ -49,14 +52,16 @@ def render_short_report(
         grids = append_doubts(grids or table_grids(campaign, table), campaign, "text")
     grids = select_columns(grids, look.columns)
     if details:
+        marked = [mark_rows(grid, campaign.footnotes) for grid in grids]
         return "\n".join(
-            filter(None, [format_answers(answers, look.screen), _render_long(grids, look.screen)])
+            filter(None, [format_answers(answers, look.screen), _render_long(marked, look.screen)])
         )
     shown = list(grids)
     for place, board in enumerate(() if look.columns else boards):
         shown[place] = _fit_leaderboard(grids[place], board, look.screen)
     columns = sum(len(grid.header) - len(fit.header) for grid, fit in zip(grids, shown, strict=True))
-    tables = render_grids([replace(grid, notes=()) for grid in shown], "text", screen=look.screen)
+    marked = [mark_rows(replace(grid, notes=()), campaign.footnotes) for grid in shown]
+    tables = render_grids(marked, "text", screen=look.screen)
     notes, caveats = _join_notes(grids, look.screen), record_notes(campaign.records)
     return format_short_text(answers, tables, notes, look.screen, caveats=caveats, columns=columns)
 

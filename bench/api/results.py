@@ -14,7 +14,8 @@ from bench.api.leaderboards import Leaderboard
 from bench.api.notebook_tables import render_html
 from bench.api.plots import Plots
 from bench.api.session import open_session
-from bench.comparison.selection import format_seeds, match_method_id
+from bench.comparison.row_lookup import find_row
+from bench.comparison.selection import format_seeds
 from bench.config.method_ids import parse_seeds
 from bench.errors import CellFailedError, InputError, not_one_of, suggest_name
 from bench.eval.recomputation import split_contradictions
@@ -257,10 +258,7 @@ class Results:
     def _match_rows(self, names: str | Sequence[str]) -> list[str]:
         rows, known = [], set(self.methods)
         for name in [names] if isinstance(names, str) else names:
-            row = match_method_id(name, known, self.records)
-            if row not in known:
-                raise not_one_of(f"no record of '{name}'", name, sorted(known), where=str(self.store.root))
-            rows.append(row)
+            rows.append(find_row(name, known, self.records, where=str(self.store.root)))
         return rows
 
     def _failed_records(self) -> list[RunRecord]:

@@ -95,9 +95,11 @@ def _list_shipped(what: str) -> NameRows:
 
 
 def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
+    from bench.records.campaign_lookup import check_campaign_options
     from bench.records.store import ResultStore
     from bench.records.timing import start_date
 
+    check_campaign_options(results, None)
     if not results.is_dir():
         raise InputError("the folder does not exist", where=f"--results {results}")
     for folder in sorted(path for path in results.iterdir() if path.is_dir()):

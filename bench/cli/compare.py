@@ -146,11 +146,11 @@ def make_comparisons(
     from bench.comparison.comparison import compare, correct_comparisons
     from bench.comparison.selection import match_sides, resolve_sides
 
-    one, *sides = resolve_sides([first, *others], store, WHERE)
+    only = {name: options[name] for name in ("profile", "suite")}
+    one, *sides = resolve_sides([first, *others], store, WHERE, **only)
     if len({side.text for side in sides}) < len(sides):
         raise InputError(f"'{','.join(others)}' names a method twice", where="--against")
     one, *sides = (_keep_runs(side, keep) for side in (one, *sides))
-    only = {name: options[name] for name in ("profile", "suite")}
     pairs = [pair for side in sides for pair in match_sides(one, side, WHERE, **only)]
     pairs = _require_sound_pairs(pairs, options["data_dir"])
     grid = family is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
@@ -255,9 +255,9 @@ def _list_answers(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _name_pair(comparison: Comparison) -> str:
-    from bench.comparison.wording import print_label
+    from bench.comparison.labels import print_labels
 
-    return f"{print_label(comparison.first)} - {print_label(comparison.second)}"
+    return " - ".join(print_labels(comparison.first, comparison.second))
 
 
 def _list_notes(comparisons: Sequence[Comparison]) -> list[str]:

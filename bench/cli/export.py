@@ -12,6 +12,7 @@ from bench.cli.options import PATH, check_device, load_plugin_options, make_spec
 from bench.cli.signals import finish_command
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
+from bench.cli.trained_rows import choose_trained_row
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def plan_encoder(text: str, seed: int | None, options: dict[str, Any], where: st
     from bench.registry import discover
 
     load_plugin_options(options["plugins"], options["results"])
+    text = choose_trained_row(text, options)
     card = discover().get(parse_method(text, where).name, where=where).card
     if not card.takes_methods:  # those have seeds if their members have
         _check_seed(text, seed, where, has_seeds=not card.deterministic)

@@ -49,8 +49,9 @@ def diff_command(
     from bench.records.store import ResultStore
 
     store = ResultStore(options["results"], options["campaign"])
-    of_first, of_second = resolve_sides([first, second], store, WHERE)
-    for a, b in match_sides(of_first, of_second, WHERE, profile=profile, suite=suite):
+    only = {"profile": profile, "suite": suite}
+    of_first, of_second = resolve_sides([first, second], store, WHERE, **only)
+    for a, b in match_sides(of_first, of_second, WHERE, **only):
         one, other = choose_runs(a, b, seed, WHERE)
         labels = (a.label, b.label)
         _print_diff((one, other), labels, options["task"], options["count"], options["data_dir"])

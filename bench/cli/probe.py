@@ -22,6 +22,7 @@ from bench.cli.options import (
 )
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
+from bench.cli.trained_rows import choose_trained_row
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def _measure_methods(
     from bench.nn.device import torch_threads
     from bench.plan.plan import make_plan
 
-    plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
+    rows = (choose_trained_row(method, options) for method in methods)
+    plan = make_plan(make_spec({**options, "methods": ",".join(rows)}))
     spec = plan.spec
     check_device(spec.device)
     suite = options["suite"] or spec.dev or profiles.load_profile(spec.profile).dev

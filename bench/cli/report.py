@@ -22,7 +22,7 @@ from bench.cli.options import (
     results_option,
 )
 from bench.cli.strict_options import strict_option
-from bench.errors import BenchError, DataError, InputError, not_one_of
+from bench.errors import BenchError, DataError, InputError
 from bench.reports.sections import TABLES
 
 if TYPE_CHECKING:
@@ -138,15 +138,14 @@ def report_command(
     from bench.reports.report import TableOptions, all_figures, render_report
     from bench.reports.short_report import render_short_report
 
-    paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
+    paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}  # in this order
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
         form = _check_latex_format(form, table, given[0])
     _check_form_options(form, {"--standalone": standalone, "--sd": sd is not None}, "latex", "LaTeX")
     _check_form_options(form, {"--width": width is not None, "--details": details}, "text", "text")
-    source, damaged = _load_campaign(**chosen, published=form == "latex")
+    source, damaged = _load_campaign(**chosen)
     try:
-        method_ids = list(dict.fromkeys(record.method for record in source.records))
-        style = parse_style(paper["style"], paper["caption"], paper["label"], paper["cites"], method_ids)
+        style = parse_style(*paper.values(), source.records)
         look = TableOptions(parse_columns(columns), get_screen(width), style, sd or "avg")
         if form == "text":
             tables = render_short_report(source, look, table, details=details)
@@ -217,7 +216,6 @@ def _load_campaign(
     methods: str | None,
     order: str,
     names: str | None,
-    published: bool,
     rank_supervised: bool,
     family_kind: str | None,
     margin: float | None,
@@ -226,7 +224,7 @@ def _load_campaign(
 ) -> tuple[Campaign, list[DataError]]:
     """Return the chosen part of one or several campaigns, and the errors of unreadable records."""
     from bench.cli.terminal import progress_bar
-    from bench.comparison.selection import match_method_id
+    from bench.comparison.row_lookup import find_row
     from bench.eval.recomputation import split_contradictions
     from bench.records.sealed_plan import FILE as PLAN
     from bench.reports import merge_campaigns, method_choice
@@ -254,10 +252,7 @@ def _load_campaign(
         records = tuple(last_checkpoints(records))
     if baseline is not None:
         row_names = {record.method for record in records}
-        method = match_method_id(baseline, row_names, records)
-        if method not in row_names:
-            raise not_one_of(f"no record of '{baseline}'", baseline, sorted(row_names), where="--baseline")
-        baseline = method
+        baseline = find_row(baseline, row_names, records, where="--baseline")
     named_baseline = baseline is not None
     given = None if margin is None else margin / 100
     planned, family_kind, difference = choose_test(stores, baseline, family_kind, given)
@@ -277,8 +272,7 @@ def _load_campaign(
         )
     )
     source = method_choice.restrict_campaign(source, rows, known, given=order == "given")
-    names = method_choice.PUBLISHED if names is None and published else names
     if named_baseline:
         _check_baseline(source)
-    source = method_choice.name_methods(source, names, {entry.record.method for entry in collected})
+    source = method_choice.name_methods(source, names, [entry.record for entry in collected])
     return source, [error for entry in merged for error in entry.errors]

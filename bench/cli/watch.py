@@ -32,6 +32,7 @@ def watch_command(results: Path, campaign: str | None, once: bool) -> None:
 
     from bench.cli.terminal import LOOK_EVERY, format_runs, open_display
     from bench.execution.monitor import RunMonitor, find_run_folders
+    from bench.records.campaign_lookup import check_campaign_options
 
     runs: dict[Path, RunMonitor] = {}
 
@@ -55,6 +56,7 @@ def watch_command(results: Path, campaign: str | None, once: bool) -> None:
                 shown = look()
     states = {run.state for run in shown.values()}
     if states <= {"gone", "unknown"}:
+        check_campaign_options(results, campaign)
         where = results if campaign is None else results / campaign
         missing = "" if where.is_dir() else " (there is no such folder)"
         nothing = "nothing is seen to run" if "unknown" in states else "nothing runs"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 DEFAULT_BASELINE = "simcse"
 LEAST_ROWS = 3
@@ -16,6 +16,18 @@ def is_variant(method: str) -> bool:
     (False, True)
     """
     return method.endswith("]") and "[" in method
+
+
+def find_default_baseline(rows: Collection[str]) -> str | None:
+    """Return simcse, or the only row of it with options, if it is among the rows.
+
+    >>> find_default_baseline(["tncse", "simcse[steps=20]"]), find_default_baseline(["tncse"])
+    ('simcse[steps=20]', None)
+    """
+    if DEFAULT_BASELINE in rows:
+        return DEFAULT_BASELINE
+    variants = [row for row in rows if row.partition("[")[0] == DEFAULT_BASELINE]
+    return variants[0] if len(variants) == 1 else None
 
 
 def choose_plain_rows(has_seeds: Mapping[str, bool]) -> tuple[str, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, pairwise
@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.config.method_ids import match_recorded_id
-from bench.errors import InputError, NotComparableError, printable, unknown_name
-from bench.nn.model_folder import hash_requested_model
+from bench.comparison.row_lookup import find_row, search_rows
+from bench.errors import InputError, NotComparableError, printable
 from bench.records.fingerprint import SPECIFICATION, compute_family_key
 from bench.records.record import ALL, RunRecord
 from bench.records.store import ResultStore
@@ -23,11 +22,6 @@ from bench.records.store import ResultStore
 _OF_ONE_RUN = re.compile(r"no-seed|seed-\d+")
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-
-
-def match_method_id(text: str, names: Collection[str], records: Iterable[RunRecord] = ()) -> str:
-    """Return the recorded method id of a text; that of a folder may be its path."""
-    return match_recorded_id(text, names, records, hash_requested_model)
 
 
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -133,50 +127,73 @@ class Group:
         return [value for run in self.runs if (value := run.record.score(task, ALL)) is not None]
 
 
-def resolve_sides(names: Iterable[str], store: ResultStore, where: str) -> tuple[Side, ...]:
+def resolve_sides(
+    names: Iterable[str],
+    store: ResultStore,
+    where: str,
+    *,
+    profile: str | None = None,
+    suite: str | None = None,
+) -> tuple[Side, ...]:
     """Find the runs of arguments; the campaign is read once, and only for a method.
 
-    Each is a path (with a "/", or an existing one if the campaign has no such method), METHOD#SEED, or a
-    method id of the campaign.
+    Each is a path (with a "/", or an existing one if the campaign has no such row), or names a row of the
+    campaign, see :func:`bench.comparison.row_lookup.find_row`, with #SEED for one run. ``profile`` and
+    ``suite`` narrow the rows that a name may mean.
     """
 
     @cache
     def load_runs() -> list[CampaignRun]:
         return [CampaignRun(store, record) for record in store.records()]
 
-    return tuple(_resolve_side(name, store, load_runs, where) for name in names)
+    def list_rows() -> list[RunRecord]:
+        records = [run.record for run in load_runs()]
+        chosen = [r for r in records if profile in (None, r.profile) and suite in (None, r.suite)]
+        return chosen or records
+
+    return tuple(_resolve_side(name, store, load_runs, list_rows, where) for name in names)
 
 
 def _resolve_side(
-    text: str, store: ResultStore, load_runs: Callable[[], list[CampaignRun]], where: str
+    text: str,
+    store: ResultStore,
+    load_runs: Callable[[], list[CampaignRun]],
+    list_rows: Callable[[], list[RunRecord]],
+    where: str,
 ) -> Side:
     path = Path(text)
     if not text.strip():
         raise InputError("an empty name", where=where, expected="a method, METHOD#SEED or a path")
     if path.exists() and (os.sep in text or not store.root.is_dir()):
         return _read_side(text, where)
-    records = [run.record for run in load_runs()]
-    names = {record.method for record in records}
-    name, _, seed = text.rpartition("#")
-    text, name = (match_method_id(part, names, records) for part in (text, name))
-    single = text not in names and name in names and seed.isdecimal()
-    if not single and text not in names:
-        if path.exists():
-            return _read_side(text, where)
-        if text.endswith(".json") or os.sep in text:
-            raise InputError(f"there is no record or folder '{text}'", where=where)
-        raise unknown_name("method", text, names, where=where)
-    method = name if single else text
+    method, seed = _find_run(text, list_rows(), where)
+    if method is None:
+        return _read_side(text, where)
     of_method = [run for run in load_runs() if run.record.method == method]
     finished = _select_by_status(of_method, "ok")
-    if not single:
-        return Side(text, finished, failed=_select_by_status(of_method, "failed"))
-    chosen = tuple(run for run in finished if run.record.seed == int(seed))
+    if seed is None:
+        return Side(method, finished, failed=_select_by_status(of_method, "failed"))
+    chosen = tuple(run for run in finished if run.record.seed == seed)
     if not chosen:
         seeds = sorted({run.record.seed for run in finished if run.record.seed is not None})
         expected = f"one of {', '.join(map(str, seeds))}" if seeds else None
-        raise InputError(f"{name} has no finished seed {seed}", where=where, expected=expected)
-    return Side(f"{name}#{seed}", chosen, single=True)
+        raise InputError(f"{method} has no finished seed {seed}", where=where, expected=expected)
+    return Side(f"{method}#{seed}", chosen, single=True)
+
+
+def _find_run(text: str, records: Sequence[RunRecord], where: str) -> tuple[str | None, int | None]:
+    """Return the row that a text names, with the seed of METHOD#SEED, or no row for a path."""
+    names = {record.method for record in records}
+    name, _, seed = text.rpartition("#")
+    if search_rows(text, names, records):
+        return find_row(text, names, records, where=where), None
+    if seed.isdecimal() and search_rows(name, names, records):
+        return find_row(name, names, records, where=where), int(seed)
+    if Path(text).exists():
+        return None, None
+    if text.endswith(".json") or os.sep in text:
+        raise InputError(f"there is no record or folder '{text}'", where=where)
+    return find_row(text, names, records, where=where), None
 
 
 def _read_side(text: str, where: str) -> Side:

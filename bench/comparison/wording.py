@@ -9,10 +9,10 @@ from bench.comparison.comparison import Comparison
 from bench.comparison.design import Design
 from bench.comparison.evidence import ItemLevel, OutlyingSeeds, SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
+from bench.comparison.labels import print_labels
 from bench.comparison.selection import format_seeds
 from bench.comparison.unit_notes import describe_rough_intervals, describe_units
 from bench.eval.suite_measures import measure_of
-from bench.render.method_names import printed_name
 from bench.stats.coverage import CoverageRow, find_coverage
 from bench.stats.effect_sizes import LEAST_SEEDS
 from bench.stats.equivalence import Claim, Equivalence
@@ -64,7 +64,7 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
 
 def format_answer(c: Comparison) -> str:
     """Return the answer in one line: names, difference [interval], seeds and verdict."""
-    f, names = c.headline, [print_label(label) for label in (c.first, c.second)]
+    f, names = c.headline, print_labels(c.first, c.second)
     difference = format_points(f.difference)
     if f.interval:
         difference += f" {format_difference_interval(*f.interval)}"
@@ -80,12 +80,6 @@ def format_answer(c: Comparison) -> str:
     if f.corrected:
         verdict += f", {f.corrected.family.partition(' (')[0]}"
     return f"{' - '.join(names)}  {difference}  {_count_seeds(c)}  {verdict}"
-
-
-def print_label(label: str) -> str:
-    """Return a side's published name, with its seed if it is one run."""
-    name, mark, seed = label.partition("#")
-    return printed_name(name) + mark + seed
 
 
 def _count_seeds(c: Comparison) -> str:

@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from statistics import fmean
 
-from bench.comparison.selection import group_by, match_method_id
+from bench.comparison.row_lookup import find_row
+from bench.comparison.selection import group_by
 from bench.config.method_ids import split_outside_brackets
 from bench.config.run_spec import MethodRequest, Plugin, RunSpec
 from bench.data.tar import iter_members
-from bench.errors import CellFailedError, DataError, InputError, printable, unknown_name
+from bench.errors import CellFailedError, DataError, InputError, printable
 from bench.execution.repetition import build_rerun_spec
 from bench.gate.drops import cell_key, list_record_seeds, name_run
 from bench.gate.kept_encoders import CAMPAIGN, find_encoder_folder, has_encoder
@@ -100,10 +101,8 @@ def load_gate_records(
     records = store.records()
     if methods is not None:
         known = {record.method for record in records}
-        wanted = [match_method_id(name, known, records) for name in split_outside_brackets(methods)]
-        for name in wanted:
-            if name not in known:
-                raise unknown_name("method", name, known, where=f"--methods, campaign {store.campaign}")
+        where = f"--methods, campaign {store.campaign}"
+        wanted = [find_row(name, known, records, where=where) for name in split_outside_brackets(methods)]
         records = [record for record in records if record.method in wanted]
     if seeds is not None:
         selected = [record for record in records if record.seed is None or record.seed in seeds]

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bench.errors import DataError, InputError, unknown_name
+from bench.comparison.row_lookup import find_row
+from bench.errors import DataError, InputError
 from bench.gate.verdict import BAD, CellVerdict, Drop, Key, Question, Status, cell_name
 from bench.schema import (
     Block,
@@ -121,11 +122,10 @@ class History:
                     last[key] = now
                 points.setdefault(key, []).append(GatePoint(build, cell, step))
         known = sorted({key[1] for key in points})
-        for name in methods or ():
-            if name not in known:
-                raise unknown_name("method of a build", name, known, where="--methods")
+        wanted = known
+        if methods is not None:
+            wanted = [find_row(name, known, where="--methods") for name in methods]
         ordered = sorted(points, key=lambda key: (key == AVERAGE_KEY, key))
-        wanted = known if methods is None else methods
         return [CellHistory(key, tuple(points[key])) for key in ordered if key[1] in wanted]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +10,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bench.comparison.method_family import DEFAULT_BASELINE
-from bench.comparison.selection import format_seeds, group_by, match_method_id
-from bench.errors import InputError, NotComparableError, StorageError, not_one_of
+from bench.comparison.row_lookup import find_row, search_rows
+from bench.comparison.selection import format_seeds, group_by
+from bench.errors import InputError, NotComparableError, StorageError
 from bench.plan.plan import Plan
 from bench.records.filesystem import write_atomically
 from bench.records.sealed_plan import FILE, PlannedCell, SealedPlan, load_plan, plan_to_json
@@ -35,9 +36,12 @@ def propose_plan(plan: Plan, baseline: str | None, family: str | None, margin: f
         InputError: a baseline that isn't planned, or a family that lacks one.
     """
     rows = list(dict.fromkeys(job.cell.method for job in plan.jobs))
-    row = _find_row(baseline or DEFAULT_BASELINE, plan, rows)
-    if baseline is not None and row not in rows:
-        raise not_one_of(f"no planned method '{baseline}'", baseline, rows, where="--baseline")
+    records = [job.record for job in plan.jobs]
+    if baseline is not None:
+        row = find_row(baseline, rows, records, where="--baseline")
+    else:
+        default = search_rows(DEFAULT_BASELINE, rows, records)
+        row = default[0] if len(default) == 1 else DEFAULT_BASELINE
     seeds = {job.cell.seed for job in plan.jobs if job.cell.method == row}
     baseline = row if baseline is not None or len(seeds) > 1 else None
     if family == "baseline" and baseline is None:
@@ -47,13 +51,6 @@ def propose_plan(plan: Plan, baseline: str | None, family: str | None, margin: f
     kind = family or ("baseline" if baseline else "all")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return SealedPlan(tuple(cells), baseline, kind, margin, now, __version__)
-
-
-def _find_row(text: str, plan: Plan, rows: Sequence[str]) -> str:
-    """Return the row that a text means: its id in any spelling, or a method of which there is one row."""
-    row = match_method_id(text, rows, [job.record for job in plan.jobs])
-    of_method = list(dict.fromkeys(job.cell.method for job in plan.jobs if job.record.name == text))
-    return of_method[0] if row not in rows and len(of_method) == 1 else row
 
 
 def seal_plan(store: ResultStore, proposed: SealedPlan) -> SealedPlan:

@@ -14,7 +14,7 @@ import numpy as np
 
 from bench.comparison.confounders import describe_pairing
 from bench.comparison.item_bootstrap import CampaignRun
-from bench.comparison.method_family import DEFAULT_BASELINE, choose_plain_rows
+from bench.comparison.method_family import choose_plain_rows, find_default_baseline
 from bench.comparison.selection import Group, group_by, sort_runs_by_seed
 from bench.errors import DataError, NewerRecordError, UnreadableRecordError
 from bench.eval.recomputation import ScoreChecker, open_checker
@@ -117,9 +117,10 @@ def _choose_pairs(by_method: Mapping[str, Sequence[Job]]) -> _PlannedFamily:
     chosen = choose_plain_rows(seeded) or tuple(by_method)
     rows = [row for row in chosen if not is_supervised(by_method[row][0].record)]
     aside = tuple(row for row in by_method if row not in rows)
-    if DEFAULT_BASELINE in rows:
-        pairs = [(row, DEFAULT_BASELINE) for row in rows if row != DEFAULT_BASELINE]
-        return _PlannedFamily(tuple(pairs), len(pairs), DEFAULT_BASELINE, None, aside)
+    baseline = find_default_baseline(rows)
+    if baseline is not None:
+        pairs = [(row, baseline) for row in rows if row != baseline]
+        return _PlannedFamily(tuple(pairs), len(pairs), baseline, None, aside)
     pairs = list(combinations(rows, 2))
     if len(rows) <= MOST_METHODS:
         return _PlannedFamily(tuple(pairs), len(pairs), None, None, aside)

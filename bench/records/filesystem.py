@@ -22,6 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bench.errors import DataError, InputError
+from bench.records.campaign_lookup import find_misplaced_results, is_campaign_folder
 
 LONGEST = 255  # bytes of a name on most file systems
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=,\[\]@-]+")
@@ -79,7 +80,13 @@ def check_new_name(folder: Path, name: str, *, where: str, hint: str, others: It
 
 
 def check_new_campaign(results: Path, campaign: str, *, where: str = "--campaign") -> None:
-    """Refuse a new campaign name that some file system refuses; see :func:`check_new_name`."""
+    """Refuse a new campaign in another's folder, and a name that some file system refuses.
+
+    See :func:`check_new_name`.
+    """
+    misplaced = find_misplaced_results(results, campaign) if is_campaign_folder(results) else None
+    if misplaced is not None and not (results / campaign).exists():
+        raise misplaced
     other = f"{campaign.rstrip('.').replace('.', '-')}-1"
     check_new_name(results, campaign, where=where, hint=f"type {where} {other}")
 

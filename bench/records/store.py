@@ -21,6 +21,7 @@ from bench import errors
 from bench.encoder import FloatArray
 from bench.errors import DataError
 from bench.records import filesystem, integrity
+from bench.records.campaign_lookup import check_campaign_options, find_misplaced_campaign
 from bench.records.record import RecordPlace, RunRecord, parse_record, record_to_json, safe_name
 
 _ZIP64, _LARGE, _UTF8 = 45, 2**32 - 1, 0x800
@@ -99,6 +100,8 @@ class ResultStore:
 
     def __init__(self, results: Path, campaign: str) -> None:
         if not _CAMPAIGN.fullmatch(campaign):
+            if (misplaced := find_misplaced_campaign(results, campaign)) is not None:
+                raise misplaced
             what = f"'{campaign}' is not a campaign name"
             expected = "letters, digits, '.', '_' and '-', at most 100"
             hint = "bench report takes several, with commas between them" if "," in campaign else None
@@ -272,6 +275,8 @@ class ResultStore:
         Raises InputError for an unknown campaign, NewerRecordError, and DataError for an unreadable folder.
         Copies and contradictory results of one key raise it too, unless ``with_copies`` accepts them.
         """
+        if not any(self.root.glob("*/*/*/*.json")):
+            check_campaign_options(self.root.parent, self.campaign)
         if not self.root.is_dir():
             parent = self.root.parent
             folders = sorted(parent.glob("*/"))

@@ -51,6 +51,7 @@ _ESCAPES = {
     "\N{SUPERSCRIPT ONE}": "$^1$",
     "\N{SUPERSCRIPT TWO}": "$^2$",
     "\N{SUPERSCRIPT THREE}": "$^3$",
+    **{chr(0x2070 + digit): f"$^{digit}$" for digit in (0, 4, 5, 6, 7, 8, 9)},
     "\N{VULGAR FRACTION ONE QUARTER}": r"$\frac{1}{4}$",
     "\N{VULGAR FRACTION ONE HALF}": r"$\frac{1}{2}$",
     "\N{VULGAR FRACTION THREE QUARTERS}": r"$\frac{3}{4}$",
@@ -260,8 +261,7 @@ def _table_float(grid: Grid, part: range) -> str:
         lines.append(table_row(_row_label(label), columns.rows[number]))
     notes = []
     if grid.notes and part.stop == len(grid.rows):
-        text = escape_latex(" ".join(grid.notes))
-        notes = [rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\footnotesize {text}\end{{minipage}}"]
+        notes = [latex_notes(grid.notes)]
     return "\n".join(
         [
             r"\begin{table}[!htbp]",
@@ -281,6 +281,12 @@ def _table_float(grid: Grid, part: range) -> str:
             "",
         ]
     )
+
+
+def latex_notes(notes: Sequence[str]) -> str:
+    """Return the lines below a table as one paragraph."""
+    text = escape_latex(" ".join(notes))
+    return rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\footnotesize {text}\end{{minipage}}"
 
 
 def table_row(name: str, cells: Sequence[str]) -> str:

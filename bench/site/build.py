@@ -16,6 +16,7 @@ from bench.data.mteb_names import is_mteb
 from bench.errors import BenchError, DataError, InputError, printable
 from bench.gate.history_page import collect_history_facts
 from bench.gate.verdict_history import read_history
+from bench.records.campaign_lookup import check_campaign_options
 from bench.records.environment import collect_training_environment
 from bench.records.filesystem import walk_folder
 from bench.records.record import RunRecord
@@ -66,6 +67,7 @@ def find_campaigns(results: Path) -> list[str]:
         if visible and (any(path.glob("*/*/*/*.json")) or walk_folder(path).closed):
             names.append(path.name)
     if not names:
+        check_campaign_options(results, None)
         expected = "a folder of campaigns, as bench run makes"
         raise InputError("no campaign here", where=f"--results {results}", expected=expected)
     return names

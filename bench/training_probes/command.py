@@ -13,6 +13,7 @@ import click
 
 from bench.cli.options import check_device, make_spec, print_json, print_stderr
 from bench.cli.terminal import format_grids, progress_bar
+from bench.cli.trained_rows import choose_trained_row
 from bench.config import profiles
 from bench.data.data_source import DataSource
 from bench.encoder import Progress
@@ -50,7 +51,8 @@ def probe_training(
         where = "--sentence" if heatmaps is None else "--heatmaps"
         raise InputError("attention maps are not drawn with --along", where=where)
     wanted = _parse_quantities(names)
-    plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
+    rows = (choose_trained_row(method, options) for method in methods)
+    plan = make_plan(make_spec({**options, "methods": ",".join(rows)}))
     spec = plan.spec
     check_device(spec.device)
     check_probed_plan(plan)

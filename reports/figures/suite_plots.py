@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.comparison.method_family import DEFAULT_BASELINE
+from bench.comparison.method_family import find_default_baseline
 from bench.comparison.selection import group_by
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS, Sweep
@@ -24,6 +24,7 @@ from bench.render.grid import SCALE, summarise_values
 from bench.render.method_names import printed_name
 from bench.render.point_plots import front_series
 from bench.reports.campaign import Campaign
+from bench.reports.method_choice import use_published_names
 from bench.reports.record_groups import (
     by_method,
     by_profile_and_suite,
@@ -78,8 +79,10 @@ class _SuiteRecords:
         self.campaign, self.every_record, self.records = campaign, records, campaign.listed(records)
         methods = by_method(self.records)
         self.names = figure_names(campaign, methods)
+        footnotes = use_published_names(campaign).footnotes
+        self._options = {f"{footnotes[name]}." for name in self.names.values() if name in footnotes}
         self.runs = {self.names[method]: runs for method, runs in methods.items()}
-        self.baseline = self.names.get(campaign.baseline or DEFAULT_BASELINE, "")
+        self.baseline = self.names.get(campaign.baseline or find_default_baseline(self.names) or "", "")
         self.metric = main_metric(records)
         self.average = f"average, {self.metric.capitalize()} x 100"
         self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
@@ -89,8 +92,13 @@ class _SuiteRecords:
     def figure(
         self, name: str, section: str, subject: str, kind: Kind, axes: tuple[str, str], **fields: Any
     ) -> Figure:
-        """Return a figure of these records."""
-        return Figure(self.name(name), section, self.title(subject), kind, *axes, self.source, **fields)
+        """Return a figure of these records; its note ends with the options that names leave out."""
+        facts = fields | {"note": self.note(fields.get("note", ""))}
+        return Figure(self.name(name), section, self.title(subject), kind, *axes, self.source, **facts)
+
+    def note(self, note: str) -> str:
+        """Return a figure's note with the options that its names leave out."""
+        return " ".join(filter(None, [note, *sorted(self._options)]))
 
     def name(self, name: str) -> str:
         """Return a figure's full name, which is its file's."""
@@ -110,14 +118,9 @@ class _SuiteRecords:
 
 
 def figure_names(campaign: Campaign, methods: Iterable[str]) -> dict[str, str]:
-    """Return methods' names in figures by id: the printed name, and the options of a variant in brackets."""
-    names = {}
-    for method in methods:
-        name = campaign.shown(method)
-        if name == method:
-            plain, bracket, options = method.partition("[")
-            name = printed_name(plain) + (f" [{options}" if bracket else "")
-        names[method] = name
+    """Return methods' names in figures by id: the chosen ones, otherwise those of papers."""
+    named = use_published_names(campaign).names
+    names = {method: named.get(method) or printed_name(method) for method in methods}
     counts = Counter(names.values())
     return {method: name if counts[name] == 1 else method for method, name in names.items()}
 
@@ -168,7 +171,7 @@ def _group_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     )
     names = suite.name("groups"), "significance", suite.title("Groups"), suite.average
     renamed = ranking.renamed(lambda method: suite.names.get(method, method))
-    yield ranking_figure(renamed, *names, suite.source, scale=SCALE, note=note)
+    yield ranking_figure(renamed, *names, suite.source, scale=SCALE, note=suite.note(note))
 
 
 def _ranked_rows(suite: _SuiteRecords) -> Ranking:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import floor
 
+from bench.comparison.row_lookup import find_row
 from bench.config.method_ids import split_outside_brackets
-from bench.errors import InputError, not_one_of, printable
+from bench.errors import InputError, printable
+from bench.records.record import RunRecord
 from bench.render.grid import SCALE, Grid, ScoreCell, Value, plain_text
-from bench.render.latex import escape_latex, latex_document, table_row, typeset_columns
+from bench.render.latex import escape_latex, latex_document, latex_notes, table_row, typeset_columns
 from bench.reports.tables.paper_tables import AVERAGE_HEADING, PaperTable
 
 STYLES = ("booktabs", "acl")
@@ -66,23 +68,24 @@ class PaperStyle:
 
 
 def parse_style(
-    name: str | None, caption: str | None, label: str | None, cites: str | None, methods: Sequence[str]
+    name: str | None, caption: str | None, label: str | None, cites: str | None, records: Sequence[RunRecord]
 ) -> PaperStyle | None:
     """Return the style of the options (``cites``: METHOD=KEY,...), None without options.
 
-    Raises InputError for other characters of a label or key than letters, digits and ``:_.-``.
+    Raises InputError for a method without ``records``, and for other characters of a label or key than
+    letters, digits and ``:_.-``.
     """
     if (name, caption, label, cites) == (None, None, None, None):
         return None
     if label is not None:
         _check_key(label, "--label")
     keys: dict[str, str] = {}
+    rows = list(dict.fromkeys(record.method for record in records))
     for entry in split_outside_brackets(cites) if cites is not None else ():
         method, equals, key = entry.rpartition("=")
         if not equals:
             raise InputError(f"'{entry}' names no key", where="--cite", expected="METHOD=KEY,METHOD=KEY")
-        if method not in methods:
-            raise not_one_of(f"no row of '{method}'", method, methods, where="--cite")
+        method = find_row(method, rows, records, where="--cite")
         if method in keys:
             raise InputError(f"'{method}' is cited twice", where="--cite")
         keys[method] = _check_key(key, "--cite")
@@ -218,6 +221,7 @@ def _table_float(table: PaperTable, look: PaperStyle) -> str:
     tabular = [
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         "\n".join(_tabular_lines(table, look, layout)) + "}",
+        *[latex_notes(table.grid.notes)] * bool(table.grid.notes),
     ]
     if acl:
         gap = rf"\setlength{{\tabcolsep}}{{{layout.gap:g}pt}}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.comparison.method_family import DEFAULT_BASELINE
+from bench.comparison.method_family import find_default_baseline
 from bench.errors import printable
 from bench.records.record import AVERAGE, RunRecord, safe_name
 from bench.render.figure import CellAxis, ForestLine, ForestPlot
@@ -27,6 +27,7 @@ from bench.render.grid import (
     format_score,
     interval_end,
 )
+from bench.render.row_names import number_footnotes
 from bench.reports.campaign import Campaign
 from bench.reports.campaign_setting import describe_setting, describe_suite, describe_title
 from bench.reports.record_groups import by_method, finished_records
@@ -100,6 +101,8 @@ class Answers:
         number: Of its place on the page, from 1.
         place: How the names of its figures begin.
         best: Printed names of the rows that may be the best on average.
+        marks: Mark of each printed name that has a footnote.
+        footnotes: The options that those names leave out.
     """
 
     title: str
@@ -115,6 +118,8 @@ class Answers:
     number: int
     place: str
     best: tuple[str, ...]
+    marks: Mapping[str, str]
+    footnotes: tuple[str, ...]
 
     @property
     def family(self) -> BaselineFamily | None:
@@ -372,7 +377,8 @@ def collect_answers(
 
     ``pickable`` tests every row as a baseline; otherwise only the campaign's baseline, or simcse.
     """
-    baseline, families = campaign.baseline or DEFAULT_BASELINE, {}
+    families = {}
+    baseline = campaign.baseline or find_default_baseline(tests.of().methods) or ""
     if campaign.family_kind != "all":
         for method in tests.of().methods if pickable else (baseline,):
             family = compare_with_baseline(tests, method, margin=campaign.margin)
@@ -391,13 +397,14 @@ def collect_answers(
         card = card_anchor(runs[method][0].name)
         rows.append(AnswerRow(row, method, anchor, card, seeds, method in families, aside, hidden))
     averages = [seed for row in rows if not row.hidden for seed in row.seeds]
+    shown = {row.method: campaign.shown(row.method) for row in rows}
     return Answers(
         describe_title(records),
         describe_suite(records[0].suite),
         describe_setting([record for record in records if record.method not in family_rows.hidden]),
         campaign.margin,
         tuple(rows),
-        {row.method: campaign.shown(row.method) for row in rows},
+        shown,
         baseline if baseline in families else "",
         families,
         make_cell_axis(averages),
@@ -405,4 +412,5 @@ def collect_answers(
         number,
         f"{safe_name(records[0].profile)}-{safe_name(records[0].suite)}-",
         tuple(campaign.shown(method) for method in tests.of().methods if method in find_best(tests)),
+        *number_footnotes(shown.values(), campaign.footnotes),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.comparison.method_family import DEFAULT_BASELINE
+from bench.comparison.method_family import DEFAULT_BASELINE, find_default_baseline
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import SCALE, no_width, shorten_names
 from bench.reports.campaign import Campaign
@@ -164,7 +164,7 @@ def compare_family(
     """Return the family of one profile and suite against its baseline, if it has one, and the notes on it."""
     family, ranking = campaign.family(records), tests.of()
     notes = [note for note in (family.describe_hidden(),) if note and not campaign.all_rows]
-    baseline = campaign.baseline or (DEFAULT_BASELINE if DEFAULT_BASELINE in ranking.methods else None)
+    baseline = campaign.baseline or find_default_baseline(ranking.methods)
     against = None
     if baseline is not None and campaign.family_kind != "all":
         against = compare_with_baseline(tests, baseline, margin=campaign.margin)

@@ -65,7 +65,7 @@ def _page_board(campaign: Campaign, records: Sequence[RunRecord], number: int) -
     shown = replace(table, baseline=campaign.shown(table.baseline))
     notes = dict.fromkeys((*table.notes, *tests.unit_notes(records[0].suite, intervals=True)))
     answers = collect_answers(campaign, records, table, tests, number)
-    return Board(shown, answers, tuple(lines), tuple(notes))
+    return Board(shown, answers, tuple(lines), (*notes, *answers.footnotes))
 
 
 def _seed_interval(values: Sequence[float]) -> tuple[float, float] | None:

@@ -14,6 +14,7 @@ from bench.registry import own_methods
 from bench.render.formats import check_columns, column_positions, pick_columns
 from bench.render.grid import CAPTION, Grid, ScoreCell, Value, format_score
 from bench.render.latex import DEVIATIONS, limit_deviations
+from bench.render.row_names import mark_rows
 from bench.reports.campaign import Campaign
 from bench.reports.method_choice import paper_name
 from bench.reports.record_groups import (
@@ -46,7 +47,7 @@ _MORE = ("seeds", "sd", "rank")
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A suite's table in a paper. Title and notes of the grid stay unprinted.
+    """A suite's table in a paper. The grid's title stays unprinted; its notes stand below the table.
 
     Args:
         suite: Suite.
@@ -126,6 +127,7 @@ def _suite_table(
     grid = limit_deviations(Grid(suite, header, tuple(rows), ()), sd)
     if len(groups) > 1:
         grid = replace(grid, groups=tuple(groups))
+    grid = mark_rows(grid, campaign.footnotes)
     listed = list(map(campaign.listed, blocks))
     sentences = tuple(_caption_sentences(campaign, tables, listed, sd))
     remarks = (*notes, *_seed_lists(campaign, listed))

@@ -143,7 +143,7 @@ def test_rows_are_those_of_tables_by_their_printed_names(tmp_path: Path) -> None
     assert [one.name for one in made["dev"].series] == names
     assert figure_names(source, ["tncse_uc", "simcse[lr=1e-05]"]) == {
         "tncse_uc": "TNCSE+UC",
-        "simcse[lr=1e-05]": "SimCSE [lr=1e-05]",
+        "simcse[lr=1e-05]": "SimCSE, lr=1e-05",
     }
 
 

@@ -84,7 +84,7 @@ def test_rows_and_their_order_are_those_asked_for_in_every_format(cli: Cli, stor
     assert "chosen" not in cli("report", "--details")[1]
     rows = list(csv.DictReader(io.StringIO(cli(*asked, "--columns", "seed,method", "--format", "csv")[1])))
     assert [list(row) for row in rows[:1]] == [["seed", "method"]]
-    assert json.loads(cli(*asked, "--format", "json")[1])[0]["rows"][0]["method"] == "TNCSE [rtt=none]"
+    assert json.loads(cli(*asked, "--format", "json")[1])[0]["rows"][0]["method"] == "TNCSE, rtt=none"
 
 
 def test_figures_gains_and_differences_have_the_names(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_a_file_names_methods_and_papers_name_the_others(cli: Cli, stored: Resul
     file = Path("names.toml")
     file.write_text('mine = "Ours  $x$"\n', encoding="utf-8-sig")  # with an editor's byte order mark
     out = cli("report", "--names", "names.toml", "--format", "markdown")[1]
-    assert [f"| {name} |" in out for name in ("Ours \\$x\\$", "SimCSE", "TNCSE \\[rtt=none\\]")] == [True] * 3
+    assert [f"| {name} |" in out for name in ("Ours \\$x\\$", "SimCSE", "TNCSE¹")] == [True] * 3
     for text, expected in (
-        ('mien = "x"', "no record of 'mien' (did you mean 'mine'?)"),
+        ('mien = "x"', "unknown method 'mien' (did you mean 'mine'?)"),
         ("mine = 5", "no name for 'mine'"),
         ('mine = " "', "no name for 'mine'"),
         ('mine = "SimCSE"', "mine and simcse would both be called 'SimCSE'"),
@@ -124,7 +124,7 @@ def test_a_file_names_methods_and_papers_name_the_others(cli: Cli, stored: Resul
     ("method", "name", "options", "backbone", "expected"),
     [
         ("jtcse_uc_d", "jtcse_uc_d", {}, "bert-base-uncased", "JTCSE+UC D"),
-        ("simcse[match=tncse]", "simcse", {}, "bert-base-uncased", "SimCSE [match=tncse]"),
+        ("simcse[match=tncse]", "simcse", {}, "bert-base-uncased", "SimCSE, match=tncse"),
         ("mine", "simcse", {}, "bert-base-uncased", "mine"),
         ("untrained", "untrained", {"pooling": "cls"}, "roberta-base", "RoBERTa-base ([CLS])"),
         (
@@ -459,14 +459,14 @@ def test_methods_are_counted_where_they_are(cli: Cli, stored: ResultStore) -> No
         ("--label a}b", "'a}b' is no key"),
         ("--cite simcse=a,b}", "'b}' names no key"),
         ("--cite simcse=a}", "'a}' is no key"),
-        ("--cite simsce=a", "no row of 'simsce' (did you mean 'simcse'?)"),
+        ("--cite simsce=a", "unknown method 'simsce' (did you mean 'simcse'?)"),
         ("--cite simcse=a,simcse=b", "'simcse' is cited twice"),
         ("--style acl --format markdown", "--style is for LaTeX"),
         ("--cite simcse=a --format text", "--cite is for LaTeX"),
         ("--style acl --table sts7", "--style is for the leaderboard"),
-        ("--methods simcse,simsce", "no record of 'simsce' (did you mean 'simcse'?)"),
+        ("--methods simcse,simsce", "unknown method 'simsce' (did you mean 'simcse'?)"),
         ("--methods simcse,simcse", "'simcse' is listed twice"),
-        ("--methods mine --baseline simcse", "no record of 'simcse'"),
+        ("--methods mine --baseline simcse", "unknown method 'simcse'"),
         ("--order given", "no methods are given"),
         ("--sd none", "--sd is for LaTeX"),
         ("--sd all --format html", "--sd is for LaTeX"),
