@@ -11,6 +11,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from bench.config.plugin_effects import Module, bound_names
 from bench.config.plugin_limits import find_limit
@@ -19,6 +20,7 @@ _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _IGNORED = {"ctx", "type_comment", "kind", "type_ignores"}
 
 
+@lru_cache(maxsize=64)
 def hash_method_code(source: bytes, kind: str) -> str:
     r"""Return the sha256 of the code that a top-level class reaches in a file, "" if the whole file counts.
 

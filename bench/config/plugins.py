@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
+from bench.config.plugin_code import hash_method_code
 from bench.config.run_spec import Plugin
 from bench.errors import BenchError, InputError, suggest_name
 from bench.method_card import Method, check_card
@@ -109,13 +110,20 @@ def register_sourceless(kind: type[Method], name: str) -> str:
     return origin
 
 
-def plugin_facts(method: str) -> dict[str, Any] | None:
-    """Return what a record stores about a method's origin; None for one of bench's own."""
+def plugin_facts(method: str, whole_file: bool = False) -> dict[str, Any] | None:
+    """Return what a record stores about a method's origin; None for one of bench's own.
+
+    A file's method has the hash of its code too, unless ``whole_file`` or the code hides what it runs.
+    """
     origin = METHODS.origin(method)
     if origin.startswith("bench."):
         return None
     if origin in _FILES:
-        return {"file": _FILES[origin].name, "sha256": file_hash(method)}
+        plugin = _FILES[origin]
+        facts = {"file": plugin.name, "sha256": file_hash(method)}
+        kind = type(METHODS.get(method)).__qualname__
+        code = "" if whole_file else hash_method_code(plugin.source, kind)
+        return facts | ({"class": kind, "code": code} if code else {})
     if origin.startswith(_SOURCELESS):
         return {"class": type(METHODS.get(method)).__name__, "session": origin.removeprefix(_SOURCELESS)}
     file = getattr(sys.modules.get(origin), "__file__", None)
@@ -128,8 +136,17 @@ def plugin_facts(method: str) -> dict[str, Any] | None:
 
 def plugins_for_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
     """Return the plug-ins that another process must load to run these registered methods."""
+    check_other_process(methods)
     origins = dict.fromkeys(METHODS.origin(name) for name in sorted(methods))
     return tuple(_FILES.get(origin, Plugin(origin)) for origin in origins if not origin.startswith("bench."))
+
+
+def check_other_process(methods: Iterable[str]) -> None:
+    """Raise InputError for a registered method that only this process has: a class without source."""
+    for name in sorted(methods):
+        if name in METHODS.names() and METHODS.origin(name).startswith(_SOURCELESS):
+            what = f"the class of '{name}' has no source, so that no other process can run it"
+            raise InputError(what, where=name, expected="one worker, one rank, no cluster")
 
 
 def _load_file(plugin: Plugin) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ class RunSpec:
     precision: str = "fp32"
     keep_vectors: bool = False
     plugins: tuple[Plugin, ...] = ()
+    whole_files: tuple[str, ...] = ()  # plug-in methods that their whole file identifies
 
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -78,8 +77,7 @@ def merge_bundle(file: Path, into: Path, settings: MergeSettings) -> MergeResult
     with _staging_folder(into) as folder:
         copy = ResultStore(folder, bundle.campaign)
         contents.write_results(bundle.files, copy.root)
-        hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
-        how = verification.VerifySettings(data=settings.data, plugins=hashes, progress=settings.progress)
+        how = verification.VerifySettings(data=settings.data, plugins=sources, progress=settings.progress)
         merged = MergeResult(store.campaign, Verification(), by=bundle.by)
         if failed:
             merged.notes.append(f"{len(failed)} failed cells are left out: {', '.join(failed)}")

@@ -57,14 +57,13 @@ def make_bundle(
     """
     sender = "" if by is None else archive.check_sender(by)
     sources = _plugin_sources(plugins)
-    hashes = {name: sha256(source).hexdigest() for name, source in sources.items()}
     if not store.root.is_dir():
         store.records()  # raises an error that lists the campaigns
-    verified, _ = verify_records(store.root, VerifySettings(data=data, plugins=hashes, progress=progress))
+    verified, _ = verify_records(store.root, VerifySettings(data=data, plugins=sources, progress=progress))
     if verified.findings:
         return verified, None
     records = store.records()
-    _check_plugins(records, hashes)
+    _check_plugins(records, sources)
     files = _result_files(store, records)
     files |= _render_reports(store.campaign, files, data)
     files |= {f"{archive.PLUGINS}{name}": source for name, source in sources.items()}
@@ -135,8 +134,8 @@ def _plugin_sources(plugins: Sequence[Plugin]) -> dict[str, bytes]:
     return sources
 
 
-def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, str]) -> None:
-    """Check that exactly the records' files are given; verification compared the hashes."""
+def _check_plugins(records: Sequence[RunRecord], given: Mapping[str, bytes]) -> None:
+    """Check that exactly the records' files are given; verification compared them."""
     named = list_plugin_files(records)
     for file in sorted(named.keys() - given.keys()):
         what = f"the file '{file}' of method {named[file]} is missing"

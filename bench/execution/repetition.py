@@ -20,6 +20,7 @@ from bench.execution.runner import run_plan
 from bench.plan.job import Job, make_job
 from bench.plan.plan import Plan, make_plan
 from bench.records import fingerprint
+from bench.records.environment import whole_file_methods
 from bench.records.record import EXTERNAL, RunRecord, comparable_measurements, is_supervised
 from bench.registry import discover
 
@@ -204,6 +205,7 @@ def build_rerun_spec(
         data=data,
         accept_data=not reference,
         results=results,
+        whole_files=tuple(sorted(whole_file_methods(record.provenance))),
         **fingerprint.specification_fields(record),
     )
 
@@ -238,6 +240,9 @@ def _check_plugins(record: RunRecord) -> None:
     for name, facts in plugins.items() if isinstance(plugins, dict) else ():
         if name in discover().names() or not isinstance(facts, dict):
             continue
+        if "session" in facts:
+            what = f"method {name!r} was a class without source, which only its own session had"
+            raise InputError(what, where=record.method, hint="define it in a notebook's cell or in a file")
         if "file" in facts:
             origin = f"the file {facts['file']!r}, sha256 {str(facts.get('sha256'))[:12]!r}"
             expected = "--plugin FILE, with that file"

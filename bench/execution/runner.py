@@ -24,6 +24,7 @@ from bench.execution.encoder_builder import check_backbone_text
 from bench.execution.executors import local
 from bench.execution.gpu_sharing import choose_cells_per_gpu
 from bench.execution.record_probes import find_unprobed_jobs
+from bench.execution.session_classes import check_sourceless_classes, keep_session_texts
 from bench.execution.stage_cache import StageCache
 from bench.plan.backbones import check_backbones
 from bench.plan.cell_expansion import find_method_cards
@@ -160,7 +161,9 @@ def run_plan(
     # the run's events. Unless there is a deadline, it waits for cells of other processes at the end.
     tasks = _build_cell_tasks(plan)
     if tasks:  # otherwise nothing is written, and the folder may be read-only
+        check_sourceless_classes(plan)
         plan.store.prepare()
+        keep_session_texts(plan)
     plan.store.clear_leftovers()
     events.clear_dead_runs(plan.store.root)
     StageCache(plan.spec.results / ".stages").clear_leftovers()

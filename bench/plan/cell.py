@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,8 +104,11 @@ class Cell:
         return self.method if self.seed is None else f"{self.method} seed {self.seed}"
 
 
-def collect_cell_plugins(cell: Cell) -> dict[str, dict[str, Any]]:
-    """Return the origin of plug-in methods by name: its own, and those it builds on."""
+def collect_cell_plugins(cell: Cell, whole_files: Collection[str] = ()) -> dict[str, dict[str, Any]]:
+    """Return the origin of plug-in methods by name: its own, and those it builds on.
+
+    ``whole_files`` are those that their whole file identifies.
+    """
     names = {name for name in (cell.card.name, *cell.member_names) if not METHODS.is_own(name)}
-    plugins = {name: plugin_facts(name) for name in sorted(names)}
+    plugins = {name: plugin_facts(name, name in whole_files) for name in sorted(names)}
     return {name: facts for name, facts in plugins.items() if facts is not None}

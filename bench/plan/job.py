@@ -19,14 +19,14 @@ from bench.method_card import OptionValue
 from bench.nn.model_folder import ARCHITECTURE, ModelFolder, RecipeModel, find_dropout_scope
 from bench.plan.cell import Cell, collect_cell_plugins
 from bench.records import fingerprint
-from bench.records.environment import read_rounding
+from bench.records.environment import read_rounding, sourceless_classes
 from bench.records.record import RecordPlace, RunRecord
 from bench.registry import METHODS
 
 
 def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) -> RunRecord:
     """Return the record of a cell before its evaluation, which counts as failed."""
-    plugins = collect_cell_plugins(cell)
+    plugins = collect_cell_plugins(cell, spec.whole_files)
     provenance: dict[str, Any] = {"device": spec.device, "threads": spec.threads}
     if plugins:
         provenance["plugins"] = plugins
@@ -49,7 +49,7 @@ def expected_record(cell: Cell, spec: RunSpec, training: TrainingData | None) ->
 
 def stage_record(cell: Cell, spec: RunSpec, training: TrainingData) -> RunRecord:
     """Return the record of a cell's own training for the keys of its stages."""
-    plugin = collect_cell_plugins(cell).get(cell.card.name)
+    plugin = collect_cell_plugins(cell, spec.whole_files).get(cell.card.name)
     record = expected_record(replace(cell, members=()), spec, None)
     shared = {"dev": {"sha256": training.dev.sha256}, **_training_settings([cell])}
     # without the method's name: methods of one file share their stages
@@ -310,6 +310,8 @@ def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
         if training.corpus.world is not None and any(map(stages.is_paired, cell.texts)):
             what = "the grammar's own paraphrases are positives in its training"
             yield f"{cell.method}: {what}: not ranked here."
+    for name in sourceless_classes({"plugins": collect_cell_plugins(cell)}):
+        yield f"{cell.method}: the class of {name} had no source: not repeatable."
     if cell.supervised:
         learned = "it learned from labels"
         if training is not None and stages.PAIRS in cell.texts:

@@ -20,7 +20,7 @@ from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError, MisplacedRecordError, NotComparableError
 from bench.eval.recomputation import open_checker
 from bench.eval.suite_measures import SuiteTask, measure_of
-from bench.nn.model_folder import ModelFolder, explain_hash_change, resolve_folder
+from bench.nn.model_folder import ModelFolder, resolve_folder
 from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import (
@@ -33,9 +33,11 @@ from bench.plan.cell_expansion import (
     find_method_cards,
     make_cells,
 )
+from bench.plan.conflicts import find_conflict
 from bench.plan.job import Job, add_stages, make_job
+from bench.plan.plugin_forms import choose_plugin_forms
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
-from bench.records.fingerprint import FAMILY, KEYED, explain_differences, find_fact_differences
+from bench.records.fingerprint import find_fact_differences
 from bench.records.look_alikes import find_look_alike, find_record_look_alike
 from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
@@ -126,22 +128,8 @@ class Plan:
         if isinstance(error, MisplacedRecordError):
             conflict = NotComparableError(error.what, where=error.where, hint=error.hint)
             return JobState("conflict", conflict=conflict)
-        replaced = {other.place for other in self.jobs} if self.spec.force else set()
-        for place, record in seeds.items():
-            same_place = place == job.place
-            damaged_predictions = same_place and not self.store.is_whole(place, record)
-            if record.status != "ok" or place in replaced or damaged_predictions:
-                continue
-            if why := explain_differences(record, job.record, KEYED if same_place else FAMILY):
-                cell = replace(job.cell, seed=place.seed).describe()
-                what = f"{cell} on {job.suite} was finished under another specification ({why})"
-                hint = "name another --campaign"
-                if same_place:
-                    hint += ", or replace it with --force"
-                if job.cell.model and (note := explain_hash_change(job.cell.model.path)):
-                    hint = f"{note}; {hint}"
-                conflict = NotComparableError(what, where=str(self.store.path(place)), hint=hint)
-                return JobState("conflict", present, conflict)
+        if conflict := find_conflict(job, seeds, self.store, self.jobs, force=self.spec.force):
+            return JobState("conflict", present, conflict)
         if present is None:
             return JobState("to do", fault=error.what if error else "")
         if present.status == "ok" and not self.store.is_whole(job.place, present):
@@ -223,16 +211,22 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     check_overrides(spec, cells)
     if training:
         training = training_data.add_texts(training, texts, spec, profile)
-    cells = [add_stages(cell, spec, training) for cell in cells]
+    store = ResultStore(spec.results, spec.campaign)
+    forms = choose_plugin_forms(cells, [suite_label(name) for name in suite_names], spec, store)
+    cells = [add_stages(cell, forms[cell.method], training) for cell in cells]
     check_copies(spec, cells)
     check_batches(spec, cells, training)
     check_duplicate_names(groups)
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
-    jobs = tuple(make_job(cell, name, suites[name], spec, training) for cell in cells for name in suite_names)
+    jobs = tuple(
+        make_job(cell, name, suites[name], forms[cell.method], training)
+        for cell in cells
+        for name in suite_names
+    )
     suites = {suite_label(name): tasks for name, tasks in suites.items()}
     ids = {request.text: group[0].method for request, group in zip(spec.methods, groups, strict=True)}
-    return Plan(spec, jobs, suites, ResultStore(spec.results, spec.campaign), training, ids)
+    return Plan(spec, jobs, suites, store, training, ids)
 
 
 def _expand_all_methods(

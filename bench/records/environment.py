@@ -87,6 +87,25 @@ def plugin_file_hashes(provenance: Mapping[str, Any]) -> dict[str, str]:
     return hashes
 
 
+def plugin_identities(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """Return what identifies each method from a file or a session: its code's hash, or its file's.
+
+    A class without source has the mark of its definition.
+    """
+    plugins = provenance.get("plugins")
+    identities = {}
+    for name, facts in plugins.items() if isinstance(plugins, dict) else ():
+        if isinstance(facts, dict) and ("file" in facts or "session" in facts):
+            identities[name] = str(facts.get("code") or facts.get("session") or facts.get("sha256"))
+    return identities
+
+
+def whole_file_methods(provenance: Mapping[str, Any]) -> set[str]:
+    """Return the methods from files whose whole content identifies them: without a hash of their code."""
+    files = plugin_file_hashes(provenance)
+    return {name for name in files if not provenance["plugins"][name].get("code")}
+
+
 def sourceless_classes(provenance: Mapping[str, Any]) -> dict[str, str]:
     """Return the mark of each method's class that had no source, which only its session could run."""
     plugins = provenance.get("plugins")

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from bench.errors import DataError
-from bench.records.environment import plugin_file_hashes, provenance_reader, read_cpu, read_gpu, read_versions
+from bench.records.environment import plugin_identities, provenance_reader, read_cpu, read_gpu, read_versions
 from bench.records.record import RunRecord
 
 LATEST: dict[str, Any] = {
@@ -175,7 +175,7 @@ _read_precision = _evaluation_reader("precision", "evaluation_precision", "name"
 FACTS = (
     Fact("method", lambda r: r.name),
     Fact("method version", lambda r: r.version),
-    Fact("plug-in file", lambda r: plugin_file_hashes(r.provenance), in_stage=True),
+    Fact("plug-in file", lambda r: plugin_identities(r.provenance), in_stage=True),
     Fact("option", lambda r: {n: v for n, v in r.options.items() if LATER.get(n, UNSET) != v}),
     _hash_fact("weights", lambda r: r.backbone, in_stage=True),
     Fact("auxiliary model", lambda r: _identity_hashes(r.training.get("auxiliaries", {})), in_stage=True),

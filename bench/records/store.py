@@ -307,6 +307,12 @@ class ResultStore:
         records, damaged = self._read_paths(paths, _WHOLE)
         return {record.place: record for record in records}, damaged
 
+    def row_records(self, place: RecordPlace) -> list[RunRecord]:
+        """Return the readable records of all seeds and suites of a place's row."""
+        folders = _list_folder(self.path(place).parent.parent)
+        paths = sorted(path for folder in folders for path in folder.glob("*.json"))
+        return self._read_paths([path for path in paths if not path.name.startswith(".")], ())[0]
+
     def _read_paths(
         self, paths: Iterable[Path], fatal: tuple[type[DataError], ...]
     ) -> tuple[list[RunRecord], dict[Path, DataError]]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+from bench.config.plugin_code import hash_method_code
 from bench.data.suites import SUITES
 from bench.encoder import FloatArray
 from bench.errors import (
@@ -22,7 +25,7 @@ from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.gate.kept_encoders import find_encoder_folder
 from bench.nn.model_folder import hash_model
 from bench.plan.plan import PlanInputs
-from bench.records.environment import plugin_file_hashes
+from bench.records.environment import plugin_file_hashes, sourceless_classes
 from bench.records.integrity import (
     AGAIN,
     RecordClash,
@@ -64,13 +67,13 @@ class VerifySettings:
     Args:
         data: Evaluation data; default BENCH_DATA, then ./data.
         seal: Seal correct records that lack a seal.
-        plugins: sha256 of given plug-in files, by their names.
+        plugins: Sources of given plug-in files, by their names; none of them runs.
         inputs: Data read once for all records.
     """
 
     data: Path | None = None
     seal: bool = False
-    plugins: Mapping[str, str] = field(default_factory=dict)
+    plugins: Mapping[str, bytes] = field(default_factory=dict)
     progress: Callable[[int], None] = lambda _: None
     inputs: PlanInputs = field(default_factory=PlanInputs)
 
@@ -232,18 +235,27 @@ def _check_place(store: ResultStore, file: Path, record: RunRecord) -> Iterator[
 def _check_plugin_files(
     record: RunRecord, settings: VerifySettings, verified: Verification
 ) -> Iterator[Problem]:
-    """Other hashes of given plug-in files than the record's."""
-    for method, sha256 in plugin_file_hashes(record.provenance).items():
+    """Given plug-in files with other code than the record's, or another hash where the whole file counts."""
+    for method in plugin_file_hashes(record.provenance):
         file = str(record.provenance["plugins"][method]["file"])
         given = settings.plugins.get(file)
         if given is None:
             verified.unchecked[f"plug-in {file} of {method}: not at hand, name it with --plugin"] += 1
-        elif given != sha256:
-            what = f"{file} at hand is not the file that {method} came from (sha256 {sha256[:12]})"
+        elif why := _explain_other_file(record.provenance["plugins"][method], given):
+            what = f"{file} at hand is not the file that {method} came from ({why})"
             yield "method", what, "name that file with --plugin"
         else:
             what = f"options, labels, notes and trainings of {method}: code of the plug-in {file} isn't run"
             verified.unchecked[what] += 1
+
+
+def _explain_other_file(facts: Mapping[str, Any], source: bytes) -> str:
+    """Return the hash that a method's file should have, or ""; files of one code may differ in comments."""
+    if facts.get("code"):
+        same = facts["code"] == hash_method_code(source, str(facts.get("class")))
+        return "" if same else f"code of {facts.get('class')} {str(facts['code'])[:12]}"
+    same = str(facts.get("sha256")) == sha256(source).hexdigest()
+    return "" if same else f"sha256 {str(facts.get('sha256'))[:12]}"
 
 
 def _check_encoder(folder: Path, record: RunRecord) -> Iterator[Problem]:
@@ -337,8 +349,11 @@ def _plan_record_rerun(
     if wrong:
         return None, ""
     if record.name not in METHODS.names():  # check_metadata reports it
-        plugged = record.name in plugin_file_hashes(record.provenance)
-        why = "of a plug-in, whose code isn't run" if plugged else "unknown here"
+        why = "unknown here"
+        if record.name in plugin_file_hashes(record.provenance):
+            why = "of a plug-in, whose code isn't run"
+        elif record.name in sourceless_classes(record.provenance):
+            why = "a class without source, which nothing repeats"
         return None, f"method {record.name}: {why}"
     try:
         run = plan_rerun(record, settings.data, settings.inputs)

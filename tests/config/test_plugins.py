@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.config.plugin_code import hash_method_code
 from bench.config.plugins import file_hash, load_plugin, plugin_facts, read_plugin
 from bench.errors import InputError
+from bench.records.fingerprint import compute_family_key
 from bench.registry import METHODS, discover
 from tests.support.cli import Cli, records, refusal
 from tests.support.conformance import RIGHT
@@ -39,7 +41,11 @@ def test_a_file_is_loaded_once_and_again_when_it_was_edited(tmp_path: Path) -> N
     assert load(str(file)) == ("mine",)
     assert METHODS.get("mine") is method
     assert (file_hash("mine"), file_hash("simcse")) == (sha256(file), "")
-    assert plugin_facts("mine") == {"file": "my method.py", "sha256": sha256(file)}
+    facts = {"file": "my method.py", "sha256": sha256(file)}
+    assert plugin_facts("mine", whole_file=True) == facts
+    code = hash_method_code(file.read_bytes(), "Mine")
+    assert plugin_facts("mine") == facts  # it names __annotations__, so that the whole file counts
+    assert code == ""
     assert plugin_facts("simcse") is None
     file.write_text(RIGHT.replace('name="mine"', 'name="other"'))
     assert load(str(file)) == ("other",)
@@ -100,7 +106,10 @@ def test_a_record_says_where_its_method_came_from_and_repeats_with_it(cli: Cli, 
     file.write_text(RIGHT)
     assert cli(*RUN)[0] == 0
     record = json.loads((tmp_path / RECORD).read_text())
-    assert record["provenance"]["plugins"] == {"mine": {"file": "mine.py", "sha256": sha256(file)}}
+    code = {"class": "Mine", "code": hash_method_code(RIGHT.encode(), "Mine")}
+    facts = {"file": "mine.py", "sha256": sha256(file), **code}
+    assert record["provenance"]["plugins"] == {"mine": facts}
+    assert len(code["code"]) == 64
     assert str(tmp_path) not in (tmp_path / RECORD).read_text()
     code, out, _ = cli("rerun", RECORD, "--plugin", "mine.py")
     assert (code, out.startswith("equal")) == (0, True)
@@ -110,18 +119,73 @@ def test_a_record_says_where_its_method_came_from_and_repeats_with_it(cli: Cli, 
     assert not missing_facts(refusal(cli, "rerun", RECORD), "'mine.py'", sha256(file)[:12], "--plugin FILE")
 
 
-def test_an_edited_file_is_another_specification(cli: Cli, tmp_path: Path) -> None:
+def edit(file: Path, text: str) -> str:
+    """Write a plug-in's file, and return the beginning of what identifies its method."""
+    file.write_text(text)
+    return (hash_method_code(text.encode(), "Mine") or sha256(file))[:12]
+
+
+def test_edited_code_is_another_specification(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(RIGHT)
+    was = edit(file, RIGHT)
     assert cli(*RUN)[0] == 0
-    was = sha256(file)[:12]
-    file.write_text(f"{RIGHT}\n# edited\n")
-    cause = f"(plug-in file mine then {was}, now {sha256(file)[:12]})"  # and no other
+    now = edit(file, RIGHT.replace("dim = 8", "dim = 9"))
+    cause = f"mine seeds 1,2 on toy were finished under another specification (plug-in file mine then {was}, "
+    cause += f"now {now}); name another --campaign, or replace all seeds with --seeds 1,2 --force"
     code, _, err = cli(*RUN)
-    assert (code, err.count(f"not run, {RECORD}: "), err.count(cause)) == (1, 2, 2), err
-    assert cause in refusal(cli, "rerun", RECORD, "--plugin", "mine.py", code=3)
+    assert (code, err.count(f"mine seeds 1,2 on toy: not run, {RECORD}: {cause}")) == (1, 1), err
+    assert f"then {was}, now {now}" in refusal(cli, "rerun", RECORD, "--plugin", "mine.py", code=3)
     assert cli(*RUN, "--force")[0] == 0
     assert cli("rerun", RECORD, "--plugin", "mine.py")[0] == 0
+
+
+def test_comments_and_a_second_method_leave_the_specification(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    was = edit(file, RIGHT)
+    assert cli(*RUN)[0] == 0
+    second = RIGHT[RIGHT.index("@add_method") :].replace("Mine", "Second").replace('"mine"', '"second"')
+    assert edit(file, f"# edited\n{RIGHT}\n{second}") == was
+    assert "done already" in cli(*RUN)[2]
+    assert cli("rerun", RECORD, "--plugin", "mine.py")[0] == 0
+    assert cli(*RUN[:4], "3", *RUN[5:])[0] == 0
+    assert len(set(map(compute_family_key, records(tmp_path).values()))) == 1
+    assert cli("verify", "results", "--plugin", "mine.py", "--rerun", "1")[0] == 0
+    assert cli("bundle", "local", "--plugin", "mine.py", "--out", "x.bench.zip")[0] == 0
+    file.write_text(RIGHT.replace("dim = 8", "dim = 9"))
+    code, out, _ = cli("verify", "results", "--plugin", "mine.py")
+    assert (code, out.count(f"mine.py at hand is not the file that mine came from (code of Mine {was})")) == (
+        1,
+        3,
+    )
+
+
+def test_records_of_a_whole_file_stay_valid(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(RIGHT)
+    with monkeypatch.context() as older:
+        older.setattr("bench.config.plugins.hash_method_code", lambda source, kind: "")
+        assert cli(*RUN)[0] == 0
+    record = json.loads((tmp_path / RECORD).read_text())
+    assert record["provenance"]["plugins"] == {"mine": {"file": "mine.py", "sha256": sha256(file)}}
+    assert "done already" in cli(*RUN)[2]
+    assert cli("rerun", RECORD, "--plugin", "mine.py")[0] == 0
+    assert cli("verify", "results", "--plugin", "mine.py", "--rerun", "1")[0] == 0
+    assert cli(*RUN[:4], "1-3", *RUN[5:])[0] == 0  # a third seed in the earlier form
+    assert len(set(map(compute_family_key, records(tmp_path).values()))) == 1
+    file.write_text(f"{RIGHT}\n# edited\n")
+    code, _, err = cli(*RUN, "--force")  # the whole file still counts for seed 3
+    assert (code, "mine seed 3 on toy was finished" in err, "--seeds 1,2,3 --force" in err) == (
+        1,
+        True,
+        False,
+    )
+    assert "replace all seeds with --seeds 1-3 --force" in err
+    assert cli(*RUN[:4], "1-3", *RUN[5:], "--force")[0] == 0
+    found = [json.loads(path.read_text()) for path in (tmp_path / "results").rglob("toy.json")]
+    assert all("code" in record["provenance"]["plugins"]["mine"] for record in found)
+    assert cli(*RUN, "--force")[0] == 0  # some of the seeds, of the specification of all
 
 
 def test_a_package_enters_provenance_and_no_key(cli: Cli, tmp_path: Path) -> None:
