@@ -5,10 +5,17 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+from collections.abc import Iterator
 from types import FunctionType
 
 import pytest
 
+import bench
+from bench.api.comparisons import Comparison
+from bench.api.leaderboards import Leaderboard
+from bench.api.plots import Plot, Plots
+from bench.api.results import Results
+from bench.api.runs import Tuning
 from bench.probes import PROBES
 from tests.support.house import module_files
 
@@ -51,3 +58,21 @@ def test_every_statistic_and_loss_has_an_example(name: str) -> None:
 @pytest.mark.parametrize("name", PROBES)
 def test_every_probe_has_an_example(name: str) -> None:
     assert ">>> " in SOURCES[f"bench.probes.{name}"]
+
+
+def public_names() -> Iterator[tuple[str, object]]:
+    """What `import bench` offers, and the public methods and properties of what its functions return."""
+    for name in bench.__all__:
+        if callable(getattr(bench, name)) and not isinstance(getattr(bench, name), type):
+            yield name, getattr(bench, name)
+    for kind in (Results, Leaderboard, Comparison, Plots, Plot, Tuning):
+        yield kind.__name__, kind
+        for name, value in vars(kind).items():
+            if not name.startswith("_") and isinstance(value, FunctionType | property):
+                yield f"{kind.__name__}.{name}", value
+
+
+def test_every_public_name_has_an_example() -> None:
+    names = dict(public_names())
+    assert len(names) > 30
+    assert [name for name, value in names.items() if ">>> " not in (inspect.getdoc(value) or "")] == []

@@ -44,28 +44,58 @@ class Comparison:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Its confidence interval in points; None where the test has none, such as an exact test."""
+        """Its confidence interval in points; None where the test has none, such as an exact test.
+
+        >>> import bench
+        >>> answer = bench.results("results/mini").compare("tncse", "jtcse", seeds_only=True)
+        >>> [round(end, 2) for end in answer.interval]
+        [-0.28, 0.03]
+        """
         ends = self.found.headline.interval
         return None if ends is None else (SCALE * ends[0], SCALE * ends[1])
 
     @property
     def p(self) -> float:
-        """The p value of the verdict."""
+        """The p value of the verdict.
+
+        >>> import bench
+        >>> answer = bench.results("results/mini").compare("tncse", "jtcse", seeds_only=True)
+        >>> 0.05 < answer.p < 0.1
+        True
+        """
         return self.found.headline.final_p
 
     @property
     def significant(self) -> bool:
-        """True if the test separates the rows at the level of the interval."""
+        """True if the test separates the rows at the level of the interval.
+
+        >>> import bench
+        >>> answer = bench.results("results/mini").compare("tncse", "jtcse", seeds_only=True)
+        >>> answer.significant
+        False
+        """
         return self.found.headline.verdict == "differs"
 
     @property
     def verdict(self) -> str:
-        """One sentence: the population, the verdict, the size, and the test."""
+        """One sentence: the population, the verdict, the size, and the test.
+
+        >>> import bench
+        >>> answer = bench.results("results/mini").compare("tncse", "jtcse", seeds_only=True)
+        >>> answer.verdict[:29]
+        'New seeds, these items: no si'
+        """
         return f"{describe_verdict(self.found)}."
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds that both rows have; () for rows without seeds."""
+        """The seeds that both rows have; () for rows without seeds.
+
+        >>> import bench
+        >>> answer = bench.results("results/mini").compare("tncse", "jtcse", seeds_only=True)
+        >>> answer.seeds
+        (1, 2, 3, 4, 5)
+        """
         first, second = self.found.seeds
         return tuple(seed for seed in first if seed in second)
 

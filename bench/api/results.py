@@ -198,7 +198,7 @@ class Results:
         >>> frame.loc[frame.method == "simcse", "answer"].tolist()
         ['baseline']
         """
-        campaign = self.make_campaign(baseline, margin=margin)
+        campaign = self._make_campaign(baseline, margin=margin)
         return Leaderboard(replace(campaign, all_rows=all_rows))
 
     def compare(self, first: str, second: str, **options: Any) -> Comparison:
@@ -243,9 +243,9 @@ class Results:
         >>> bench.results("results/mini").plot.seeds().titles[0][:5]
         'Seeds'
         """
-        return Plots(self.make_campaign)
+        return Plots(self._make_campaign)
 
-    def make_campaign(self, baseline: str | None = None, *, margin: float | None = None) -> Campaign:
+    def _make_campaign(self, baseline: str | None = None, *, margin: float | None = None) -> Campaign:
         """Return the records as reports read them; raises InputError for an unknown baseline."""
         key = f"campaign {baseline}"
         if key not in self._kept:

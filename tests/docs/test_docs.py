@@ -433,12 +433,14 @@ def test_records_page_has_every_field() -> None:
 
 
 def test_python_examples_print_what_stands_below_them() -> None:
-    example = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.S)
-    ((code, printed),) = (pair for text in docs.TEXTS.values() for pair in example.findall(text))
-    stdout = io.StringIO()
-    with contextlib.redirect_stdout(stdout):
-        exec(compile(code, "docs", "exec"), {})  # noqa: S102 - our own page
-    assert stdout.getvalue() == printed
+    example = re.compile(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", re.S)
+    pairs = [pair for text in docs.TEXTS.values() for pair in example.findall(text)]
+    for code, printed in pairs:
+        stdout = io.StringIO()
+        with contextlib.redirect_stdout(stdout):
+            exec(compile(code, "docs", "exec"), {})  # noqa: S102 - our own page
+        assert stdout.getvalue() == printed
+    assert len(pairs) == 2
 
 
 def test_docs_say_the_version_and_the_extras() -> None:

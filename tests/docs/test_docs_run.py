@@ -31,7 +31,16 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 PAPERS = ("campaign.md", "reproduce.md", "results.md")  # long trainings: run in the long suite
-FIRST = ("README.md", "quickstart.md", "choosing.md", "concepts.md", "data.md", "checkpoints.md", "python.md")
+FIRST = (
+    "README.md",
+    "quickstart.md",
+    "choosing.md",
+    "concepts.md",
+    "data.md",
+    "checkpoints.md",
+    "python.md",
+    "in-a-notebook.md",
+)
 
 
 def lines_of(*, papers: bool, first: bool | None = None) -> list[tuple[str, ...]]:
@@ -68,9 +77,11 @@ def test_the_commands_of_readme_and_docs_run(papers: bool, first: bool | None) -
     failed = [words for words in reading if exit_code(words)]  # before others write there
     with shortened():
         failed += [words for words in lines if words not in reading and exit_code(words)]
-        for language, code in docs.blocks(docs.TEXTS["python.md"]) if first else []:
-            if language == "python" and "params" not in code:  # those need something of the reader's
-                exec(compile(code, "python.md", "exec"), {})  # noqa: S102 - our own page
+        for page in ("python.md", "in-a-notebook.md") if first else ():
+            names: dict[str, object] = {}
+            for language, code in docs.blocks(docs.TEXTS[page]):
+                if language == "python" and "params" not in code:  # those need something of the reader's
+                    exec(compile(code, page, "exec"), names)  # noqa: S102 - our own page
     assert failed == []
     assert len(lines) > (10 if first else 20)
 
