@@ -74,7 +74,7 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    if console.is_terminal:
+    if console.is_terminal or console.is_jupyter:
         with Progress(console=console, transient=True) as bar:
             counter = bar.add_task(what, total=total)
             yield lambda n: bar.advance(counter, n)

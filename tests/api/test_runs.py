@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -87,6 +88,25 @@ def test_an_interrupt_leaves_partial_results(monkeypatch: pytest.MonkeyPatch) ->
     assert "resume" in results.messages[-1]
     monkeypatch.undo()
     assert not bench.run("noise", seeds="1-3", suite="toy").missing
+
+
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_ctrl_c_ends_workers_and_keeps_what_is_finished(tmp_path: Path, whole_group: bool) -> None:
+    call = "bench.run('noise,slow=noise[wait=60]', seeds=1, suite='toy', workers=2)"
+    code = f"import bench\nresults = {call}\nprint(results.interrupted, results.missing)\n"
+    (tmp_path / "script.py").write_text(code)
+    script = subprocess.Popen(
+        [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    record = tmp_path / "results/local/mini/noise/seed-1/toy.json"
+    for _ in range(600):
+        if record.exists():
+            break
+        time.sleep(0.1)
+    time.sleep(1.0)  # the record is announced
+    send = os.killpg if whole_group else os.kill  # a terminal, a notebook
+    send(script.pid, signal.SIGINT)
+    assert script.communicate(timeout=60)[0] == "True 1\n"
 
 
 def test_another_specification_is_missing_with_its_reason() -> None:
