@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from bench.comparison.row_lookup import find_row
+from bench.comparison.row_lookup import find_row, search_rows
 from bench.comparison.selection import group_by
 from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError
@@ -78,7 +78,7 @@ def name_methods(campaign: Campaign, source: str | None, known: Sequence[RunReco
     """
     if source is None:
         return campaign
-    given = {} if source == PUBLISHED else _read_names(Path(source), known)
+    given = {} if source == PUBLISHED else _read_names(Path(source), campaign.records, known)
     named = _published_rows(campaign.records)
     names = {**named.names, **{row: name for row, name in given.items() if row in named.names}}
     for name, methods in group_by(names, names.__getitem__).items():
@@ -170,8 +170,9 @@ def _record_parts(record: RunRecord) -> RowParts:
     return RowParts(head, name, options)
 
 
-def _read_names(path: Path, known: Sequence[RunRecord]) -> Mapping[str, str]:
-    where, rows = f"--names {path}", list(by_method(known))
+def _read_names(path: Path, records: Sequence[RunRecord], known: Sequence[RunRecord]) -> Mapping[str, str]:
+    """Read the names of rows: of the report's ``records``, and of others, which may be left out of it."""
+    where, rows = f"--names {path}", list(by_method(records))
     try:
         names = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -181,7 +182,8 @@ def _read_names(path: Path, known: Sequence[RunRecord]) -> Mapping[str, str]:
         raise InputError(f"invalid TOML: {error}", where=where, expected='"METHOD" = "name" lines') from error
     found: dict[str, str] = {}
     for method, name in names.items():
-        row = find_row(method, rows, known, where=where)
+        pool = records if search_rows(method, rows, records) else known
+        row = find_row(method, list(by_method(pool)), pool, where=where)
         if row in found:
             raise InputError(f"'{row}' is named twice", where=where)
         if not isinstance(name, str) or not name.strip() or len(name) > _MOST:

@@ -51,6 +51,7 @@ COMMANDS = {
         "bench.cli.data.data_command",
         "bench.cli.train.pretrain_command",
         "bench.cli.cache.cache_command",
+        "bench.cli.campaign.campaign_command",
     ),
     "Papers": ("bench.papers.command.reproduce_command", "bench.gradient.command.gradient_command"),
     "Share": (
@@ -67,6 +68,10 @@ EXAMPLES = {
     "cache": "bench cache list --results results",
     "cache clear": "bench cache clear checkpoints --dry-run",
     "cache list": "bench cache list stages --results results",
+    "campaign": "bench campaign rename local baselines",
+    "campaign copy": "bench campaign copy local before-cleaning",
+    "campaign remove": 'bench campaign remove local --methods "simcse[batch_size=32]" --dry-run',
+    "campaign rename": "bench campaign rename local baselines",
     "check": "bench check --reference results/local --methods untrained,word_overlap",
     "compare": "bench compare simcse untrained --campaign local",
     "conformance": "bench conformance method.py",

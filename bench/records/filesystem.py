@@ -88,7 +88,8 @@ def check_new_campaign(results: Path, campaign: str, *, where: str = "--campaign
     if misplaced is not None and not (results / campaign).exists():
         raise misplaced
     other = f"{campaign.rstrip('.').replace('.', '-')}-1"
-    check_new_name(results, campaign, where=where, hint=f"type {where} {other}")
+    typed = f"{where} {other}" if where.startswith("--") else other
+    check_new_name(results, campaign, where=where, hint=f"type {typed}")
 
 
 def _fold_case(name: str) -> str:
