@@ -37,7 +37,7 @@ def plugin_of_class(kind: type[Method]) -> Plugin | None:
     source = write_class_text(kind, definition).encode()
     digest = hashlib.sha256(source).hexdigest()[:8]
     file = f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)}-{digest}.py"
-    return Plugin(file, f"{SESSION}/{file}", source, session=True)
+    return Plugin(file, f"{SESSION}/{name}.py", source, session=True)
 
 
 @contextmanager

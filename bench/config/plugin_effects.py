@@ -6,7 +6,16 @@ import ast
 import builtins
 from collections.abc import Callable, Iterator
 
-_DATACLASSES, _CARD, _REGISTRY = "dataclasses", "bench.method_card", "bench.registry"
+STANDARD = {
+    *("__future__", "abc", "base64", "binascii", "bisect", "cmath", "collections", "contextlib", "copy"),
+    *("dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq"),
+    *("itertools", "json", "math", "numbers", "operator", "pathlib", "random", "re", "statistics"),
+    *("string", "struct", "textwrap", "time", "typing", "unicodedata", "uuid", "zlib"),
+}
+"""Modules of Python that do nothing when they are imported, and give no way to hidden code."""
+_LOADED = {"bench", "numpy", "torch"}
+_DATACLASSES, _CARD = "dataclasses", "bench.method_card"
+_ADD_METHOD = "bench.registry", "add_method"
 _CARD_CALLS = {(_CARD, "MethodCard"), (_CARD, "Option"), (_CARD, "Need")}
 _METHOD_DECORATORS = {
     *(("functools", "cached_property"), ("abc", "abstractmethod")),
@@ -84,15 +93,22 @@ class Module:
 
     def is_inert(self, node: ast.stmt) -> bool:
         """Return whether a statement does nothing but bind its names, so that others can't notice it."""
-        if isinstance(node, ast.ImportFrom):
-            return node.module != "__future__"
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return self._is_inert_import(node)
         if isinstance(node, _FUNCTIONS):
             return not node.decorator_list and self._has_inert_signature(node)
         if isinstance(node, ast.ClassDef):
             return self._is_inert_class(node)
         if isinstance(node, ast.Assign | ast.AnnAssign):
             return self._is_inert_assignment(node, _is_inert_value)
-        return isinstance(node, ast.Import | ast.Pass)
+        return isinstance(node, ast.Pass)
+
+    def _is_inert_import(self, node: ast.Import | ast.ImportFrom) -> bool:
+        """Return whether the modules are loaded anyway, or do nothing when they are."""
+        names = [alias.name for alias in node.names]
+        modules = names if isinstance(node, ast.Import) else [node.module or ""]
+        packages = {module.split(".")[0] for module in modules}
+        return packages <= (STANDARD | _LOADED) - {"__future__"}
 
     def _is_inert_assignment(
         self, node: ast.Assign | ast.AnnAssign, is_inert_value: Callable[[ast.expr], bool]
@@ -103,15 +119,17 @@ class Module:
         return isinstance(node.target, ast.Name) and inert and self._is_inert_annotation(node.annotation)
 
     def _is_inert_class(self, node: ast.ClassDef) -> bool:
-        registered = False
-        for decorator in node.decorator_list:
-            if self._origin(decorator) == (_REGISTRY, "add_method"):
-                registered = True
-            elif not self._is_dataclass(decorator):
-                return False
+        if not self._has_inert_decorators(node):
+            return False
+        registered = any(self._origin(decorator) == _ADD_METHOD for decorator in node.decorator_list)
         if registered and not self._makes_inert_instances(node, ()):
             return False
-        return all(map(self._is_inert_base, node.bases)) and all(map(self._is_inert_member, node.body))
+        bases = all(self._is_inert_base(base, (node.name,)) for base in node.bases)
+        return bases and all(map(self._is_inert_member, node.body))
+
+    def _has_inert_decorators(self, node: ast.ClassDef) -> bool:
+        decorators = node.decorator_list
+        return all(self._origin(each) == _ADD_METHOD or self._is_dataclass(each) for each in decorators)
 
     def _makes_inert_instances(self, node: ast.ClassDef, seen: tuple[str, ...]) -> bool:
         """Return whether ``add_method`` makes an instance and reads its card without the file's code."""
@@ -130,11 +148,16 @@ class Module:
                 return False
         return True
 
-    def _is_inert_base(self, base: ast.expr) -> bool:
+    def _is_inert_base(self, base: ast.expr, seen: tuple[str, ...]) -> bool:
+        """Return whether deriving from a class runs nothing; ``seen`` are classes that derive from it."""
         if isinstance(base, ast.Subscript):  # Generic[T]
             return self._package(base) == "typing" and self._is_inert_annotation(base)
-        known = isinstance(base, ast.Name) and bool(self._classes(base.id))
-        return known or self._package(base) in _BASES or self._is_builtin(base)
+        if isinstance(base, ast.Name) and (classes := self._classes(base.id)):
+            if base.id in seen or not all(map(self._has_inert_decorators, classes)):
+                return False
+            inner = [each for node in classes for each in node.bases]
+            return all(self._is_inert_base(each, (*seen, base.id)) for each in inner)
+        return self._package(base) in _BASES or self._is_builtin(base)
 
     def _is_inert_member(self, node: ast.stmt) -> bool:
         """Return whether a statement of a class's body only binds a name in it."""
@@ -164,9 +187,9 @@ class Module:
         return not isinstance(node, ast.Name) and _is_inert_value(node)
 
     def _is_inert_entry(self, node: ast.expr) -> bool:
-        """Return whether an entry of a card is literal, or names what is, or another module's."""
+        """Return whether an entry of a card is literal, or names a literal or what another module has."""
         if isinstance(node, ast.Name):
-            return all(map(self.is_inert, self._binding.get(node.id, [])))
+            return all(map(_is_literal_or_import, self._binding.get(node.id, [])))
         if isinstance(node, ast.Tuple | ast.List):
             return all(map(self._is_inert_entry, node.elts))
         return self._is_inert_field(node)
@@ -244,6 +267,11 @@ def _is_inert_value(node: ast.expr) -> bool:
         defaults = [value for value in (*node.args.defaults, *node.args.kw_defaults) if value is not None]
         return all(map(_is_inert_value, defaults))
     return _is_constant(node)
+
+
+def _is_literal_or_import(node: ast.stmt) -> bool:
+    literal = isinstance(node, ast.Assign) and _is_constant(node.value)
+    return literal or isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def _is_constant(node: ast.expr) -> bool:

@@ -8,17 +8,13 @@ accepted, since other modules do such things for their callers. A rule may refus
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from bench.config.plugin_effects import bound_names
+from bench.config.plugin_effects import STANDARD, bound_names
 
-_STANDARD = {
-    *("__future__", "abc", "base64", "binascii", "bisect", "cmath", "collections", "contextlib", "copy"),
-    *("dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq"),
-    *("itertools", "json", "logging", "math", "numbers", "operator", "pathlib", "random", "re", "statistics"),
-    *("string", "struct", "textwrap", "time", "typing", "unicodedata", "uuid", "warnings", "zlib"),
-}
 _PACKAGES = {
     *("numpy", "torch", "scipy", "sklearn", "transformers", "sentence_transformers", "tokenizers"),
     *("safetensors", "tqdm", "einops"),
@@ -38,43 +34,88 @@ _ATTRIBUTES = _EVERYWHERE | {
     *("subprocess", "_sys", "_os", "pkgutil", "runpy", "traceback", "types", "marshal"),
     *("read_text", "read_bytes", "fromfile", "from_file", "loadtxt", "genfromtxt", "memmap", "getline"),
     *("f_globals", "f_locals", "f_back", "gi_frame", "cr_frame", "ag_frame", "tb_frame", "tb_next"),
-    *("tb_lineno", "getlines", "load_inline", "load_library", "cpp_extension", "hub", "f2py", "format_map"),
+    *("tb_lineno", "lineno", "getlines", "load_inline", "load_library", "cpp_extension", "hub", "f2py"),
+    *("format_map", "vformat", "logging", "warnings", "redirect_stdout", "redirect_stderr", "stat", "lstat"),
+    *("threading", "multiprocessing", "signal", "atexit", "weakref", "cProfile"),
 }
 _DUNDERS = {
     *("__init__", "__call__", "__len__", "__getitem__", "__iter__", "__next__", "__enter__", "__exit__"),
     *("__repr__", "__str__", "__eq__", "__hash__", "__contains__", "__post_init__", "__add__", "__mul__"),
 }
 _VARIABLES = {"__all__", "__version__", "__author__"}
-_DUNDER = re.compile(r"__\w*__")
+_HIDING_TEXT = re.compile(r"__\w*__|lineno")
 
 
 def find_limit(tree: ast.Module) -> str:
     """Return the first thing in a file that hides code, with its line, or ""."""
-    top: set[str] = set().union(*map(bound_names, tree.body))
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    literal = {id(call.func) for call in calls if _is_literal_lookup(call)}
-    imported = set().union(*(bound_names(node) for node in tree.body if _is_import(node)))
+    literal = _literal_lookups(tree)
+    names = _Names.of(tree)
     for node in ast.walk(tree):
         if id(node) in literal:
             continue
-        reason = next(_reasons(node), "") or next(_reasons_of_place(node, top, imported), "")
+        reason = next(_reasons(node), "") or next(_reasons_of_place(node, names), "")
         if reason:
             line = getattr(node, "lineno", None)
             return f"{reason}, line {line}" if line else reason
     return ""
 
 
+@dataclass(frozen=True)
+class _Names:
+    """Names of a file's top level: all, those of imports, classes, and what statements use when they run."""
+
+    top: frozenset[str]
+    imported: frozenset[str]
+    classes: frozenset[str]
+    used: frozenset[str]
+
+    @classmethod
+    def of(cls, tree: ast.Module) -> _Names:
+        top: set[str] = set()
+        imported: set[str] = set()
+        others: set[str] = set()
+        used: set[str] = set()
+        for node in tree.body:
+            bound = bound_names(node)
+            top |= bound
+            if _is_import(node):
+                imported |= bound
+                used |= {alias.name for alias in node.names}  # type: ignore[attr-defined]
+            elif not isinstance(node, ast.ClassDef):
+                others |= bound
+        for part in ast.walk(tree):
+            for expression in _definition_time_expressions(part):
+                used |= {each.attr for each in ast.walk(expression) if isinstance(each, ast.Attribute)}
+        classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} - others
+        return cls(frozenset(top), frozenset(imported), frozenset(classes), frozenset(used))
+
+
+def _definition_time_expressions(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield bases, decorators and annotations, which run where something is defined."""
+    if isinstance(node, ast.ClassDef):
+        yield from node.bases
+    yield from getattr(node, "decorator_list", [])
+    yield from (each for each in (getattr(node, "annotation", None), getattr(node, "returns", None)) if each)
+
+
+def _literal_lookups(tree: ast.Module) -> set[int]:
+    """Return the nodes ``getattr``, ``hasattr`` and ``format`` of calls with a text that is literal."""
+    found = set()
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        function = call.func
+        if isinstance(function, ast.Name) and function.id in ("getattr", "hasattr") and len(call.args) > 1:
+            text = getattr(call.args[1], "value", None)
+            if isinstance(text, str) and not next(_attribute_reasons(text), ""):
+                found.add(id(function))
+        if isinstance(function, ast.Attribute) and isinstance(getattr(function.value, "value", None), str):
+            found.add(id(function))  # of a literal text, whose only such attribute is format
+    return found
+
+
 def _is_import(node: ast.AST) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom)
-
-
-def _is_literal_lookup(call: ast.Call) -> bool:
-    """Return whether a call is ``getattr`` or ``hasattr`` with an attribute's name as a text."""
-    named = isinstance(call.func, ast.Name) and call.func.id in ("getattr", "hasattr")
-    if not named or len(call.args) < 2 or not isinstance(call.args[1], ast.Constant):
-        return False
-    text = call.args[1].value
-    return isinstance(text, str) and not next(_attribute_reasons(text), "")
 
 
 def _reasons(node: ast.AST) -> Iterator[str]:
@@ -91,7 +132,7 @@ def _reasons(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Import | ast.ImportFrom):
         yield from _import_reasons(node)
     elif isinstance(node, ast.Constant):
-        found = _DUNDER.search(str(node.value))
+        found = _HIDING_TEXT.search(str(node.value))
         yield from [f"'{found.group()}' in a text"] if found else []
     else:
         yield from _definition_reasons(node)
@@ -113,7 +154,7 @@ def _variable_reasons(name: str) -> Iterator[str]:
 
 def _attribute_reasons(name: str) -> Iterator[str]:
     special = name.startswith("__") and name not in _DUNDERS | {"__name__", "__future__"}
-    if special or name in _ATTRIBUTES or name.startswith("co_"):
+    if special or name in _ATTRIBUTES or name.startswith("co_") or name == "format":
         yield name
 
 
@@ -121,9 +162,6 @@ def _call_reasons(call: ast.Call) -> Iterator[str]:
     function = call.func
     if isinstance(function, ast.Name) and function.id == "type" and len(call.args) + len(call.keywords) > 1:
         yield "type with several arguments"
-    if isinstance(function, ast.Attribute) and function.attr == "format":
-        literal = isinstance(function.value, ast.Constant) and isinstance(function.value.value, str)
-        yield from [] if literal else ["format of a text that isn't literal"]
 
 
 def _import_reasons(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
@@ -143,24 +181,50 @@ def _import_reasons(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         if modules == ["bench"]:
             modules = [f"bench.{name}" for name in names]
     for module in modules:
+        for part in module.split("."):
+            yield from _attribute_reasons(part)
         first, _, rest = module.partition(".")
         ours = first == "bench" and rest.split(".")[0] in _ROOMS
-        if not ours and first not in _STANDARD | _PACKAGES:
+        if not ours and first not in STANDARD | _PACKAGES:
             yield f"import of {module}"
 
 
-def _reasons_of_place(node: ast.AST, top: set[str], imported: set[str]) -> Iterator[str]:
+def _reasons_of_place(node: ast.AST, names: _Names) -> Iterator[str]:
     """Yield what hides code depending on where a node is, or on whose attribute it is."""
-    if isinstance(node, ast.Attribute) and node.attr.startswith("_") and _root(node) in imported:
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        yield from _change_reasons(node, names)
+    if isinstance(node, ast.Attribute) and node.attr.startswith("_") and _root(node) in names.imported:
         yield f"{_root(node)}'s {node.attr}"
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+    if isinstance(node, ast.ClassDef):
+        yield from (f"the base {ast.unparse(b)}" for b in node.bases if not _is_known_base(b, names))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        for part in ast.walk(node):
+            if _is_import(part):
+                yield "an import in a function or class"
+            changed = isinstance(part, ast.Attribute | ast.Subscript) and _is_changed(part)
+            if changed and _root(part) in names.top:
+                yield f"a change of {_root(part)}"
+
+
+def _is_changed(node: ast.AST) -> bool:
+    return isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+
+
+def _change_reasons(node: ast.Attribute | ast.Subscript, names: _Names) -> Iterator[str]:
+    """Yield a change of another module, or of a name that acts where something is defined."""
+    if not _is_changed(node):
         return
-    for part in ast.walk(node):
-        if _is_import(part):
-            yield "an import in a function or class"
-        changes = isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)
-        if isinstance(part, ast.Attribute | ast.Subscript) and changes and _root(part) in top:
-            yield f"a change of {_root(part)}"
+    if _root(node) in names.imported:
+        yield f"a change of {_root(node)}"
+    if isinstance(node, ast.Attribute) and (node.attr in names.used or node.attr.startswith("__")):
+        yield f"a change of {node.attr}"
+
+
+def _is_known_base(base: ast.expr, names: _Names) -> bool:
+    """Return whether a base is a class of the file, of another module or of Python, and makes no classes."""
+    root, last = _root(base), ast.unparse(base).partition("[")[0].rpartition(".")[2]
+    known = root in names.imported | names.classes or (root not in names.top and hasattr(builtins, root))
+    return known and last != "type" and not last.endswith(("Meta", "EnumType"))
 
 
 def _root(node: ast.AST) -> str:

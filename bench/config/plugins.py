@@ -150,12 +150,13 @@ def check_other_process(methods: Iterable[str]) -> None:
 
 
 def _load_file(plugin: Plugin) -> tuple[str, ...]:
-    stem = re.sub(r"\W", "_", plugin.name.removesuffix(".py"))
-    name = f"bench_plugin_{stem}_{_hash_content(plugin.source)[:8]}"
-    if name not in _FILES:
-        earlier = [other for other, loaded in _FILES.items() if loaded.path == plugin.path]
-        for edited in earlier:
-            _forget_module(edited)
+    # The name of the module, which classes show, leaves the content alone: comments change no result.
+    stem = re.sub(r"\W", "_", Path(plugin.path).stem)
+    name = f"bench_plugin_{stem}_{_hash_content(plugin.path.encode())[:8]}"
+    loaded = _FILES.get(name)
+    if loaded is None or loaded.source != plugin.source:
+        if loaded is not None:
+            _forget_module(name)
         module = ModuleType(name)
         module.__file__ = plugin.path
         module.__spec__ = ModuleSpec(name, None, origin=plugin.path)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_a_file_is_loaded_once_and_again_when_it_was_edited(tmp_path: Path) -> N
     file.write_text(f"def f(x: int): ...\nassert f.__annotations__ == {{'x': int}}\n{RIGHT}")
     assert load(str(file)) == ("mine",)
     method, module = METHODS.get("mine"), METHODS.origin("mine")
-    assert module == f"bench_plugin_my_method_{sha256(file)[:8]}"
+    assert re.fullmatch("bench_plugin_my_method_[0-9a-f]{8}", module)
     assert sys.modules[module].__file__ == str(file.resolve())
     assert load(str(file)) == ("mine",)
     assert METHODS.get("mine") is method
@@ -50,7 +51,7 @@ def test_a_file_is_loaded_once_and_again_when_it_was_edited(tmp_path: Path) -> N
     file.write_text(RIGHT.replace('name="mine"', 'name="other"'))
     assert load(str(file)) == ("other",)
     assert "mine" not in METHODS.names()
-    assert module not in sys.modules
+    assert METHODS.origin("other") == module  # which classes show: comments must not change it
 
 
 def test_a_package_has_an_import_name_or_an_entry_point(
