@@ -59,6 +59,7 @@ def class_without_source() -> Any:
     return names["Own"]
 
 
+@pytest.mark.slow
 def test_a_script_gives_a_class_to_worker_processes(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SOURCE + CALL)
     done = subprocess.run(
@@ -69,6 +70,7 @@ def test_a_script_gives_a_class_to_worker_processes(tmp_path: Path) -> None:
     assert all(record.provenance["plugins"]["own"]["code"] for record in records)
 
 
+@pytest.mark.slow
 def test_another_class_of_the_name_is_another_specification(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text(SOURCE + CALL)
     (tmp_path / "two.py").write_text(SOURCE.replace("SIZE = 8", "SIZE = 16") + CALL)

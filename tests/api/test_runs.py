@@ -42,6 +42,7 @@ def test_each_option_of_a_command_has_an_argument() -> None:
     assert set(get_type_hints(EncoderOptions)) <= exported | {"campaign"}
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_bytes_of_the_command(cli: Any, tmp_path: Path) -> None:
     cli("run", "--methods", "simcse", "--seeds", "1-2", *(f"--set={k}={v}" for k, v in SHORT.items()))
     results = bench.run("simcse", seeds=[1, 2], set=SHORT, results="own")
@@ -90,6 +91,7 @@ def test_an_interrupt_leaves_partial_results(monkeypatch: pytest.MonkeyPatch) ->
     assert not bench.run("noise", seeds="1-3", suite="toy").missing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_ctrl_c_ends_workers_and_keeps_what_is_finished(tmp_path: Path, whole_group: bool) -> None:
     call = "bench.run('noise,slow=noise[wait=60]', seeds=1, suite='toy', workers=2)"
@@ -168,6 +170,7 @@ def test_the_users_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
     assert constants.HF_HUB_OFFLINE is False
 
 
+@pytest.mark.slow
 def test_a_run_works_in_a_thread() -> None:
     missing = []
 
@@ -180,6 +183,7 @@ def test_a_run_works_in_a_thread() -> None:
     assert missing == [0]
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     call = "bench.run('noise', seeds='1-2', suite='toy', workers=2)"
     (tmp_path / "script.py").write_text(f"import bench\nprint({call}.missing)\n")
@@ -206,6 +210,7 @@ def test_train_refuses_a_wrong_seed(method: str, seed: int | None, word: str) ->
         bench.train(method, seed=seed)
 
 
+@pytest.mark.slow
 def test_tune_chooses_on_the_dev_set() -> None:
     rates = [1e-5, 1e-3]
     tuned = bench.tune("simcse", rates, set=SHORT)
