@@ -121,11 +121,24 @@ def test_what_has_no_source_is_named(session: Load, old: str, new: str, facts: l
     assert not missing_facts(str(error), *facts, "without source", "inside")
 
 
-def test_a_class_that_changed_after_its_definition_is_refused(session: Load) -> None:
-    kind = session(TEXT).Mine
-    kind.extra = 3
-    error = check_error(lambda: register_classes([kind]).__enter__(), where="methods", kind=InputError)
-    assert "Mine.extra was changed" in str(error)
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda m: setattr(m.Mine, "extra", 3), "Mine.extra"),
+        (lambda m: setattr(m.Base, "dim", 9), "Base.dim"),
+        (lambda m: setattr(m.Hashed, "row", m.Base.encode), "Hashed.row"),
+        (lambda m: setattr(m.make, "__defaults__", (3,)), "make"),
+        (lambda m: setattr(m, "OPTIONS", ()), "Mine.card"),
+    ],
+)
+def test_what_changed_after_its_definition_is_refused(
+    session: Load, change: Callable[[Any], None], name: str
+) -> None:
+    module = session(TEXT)
+    change(module)
+    with pytest.raises(InputError) as caught, register_classes([module.Mine]):
+        pass
+    assert not missing_facts(str(caught.value), "Mine: ", name, "again")
     assert "mine" not in METHODS.names()
 
 
