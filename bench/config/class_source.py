@@ -113,7 +113,7 @@ def _text_of(node: _Node, lines: list[str]) -> str:
 
 
 def _first_line(node: _Node) -> int:
-    decorators = getattr(node, "decorator_list", [])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 

@@ -143,8 +143,9 @@ def _find_definition(value: object) -> Definition | None:
 
 
 def _is_same_import(one: object, other: object) -> bool:
-    modules = isinstance(one, ModuleType) and isinstance(other, ModuleType)
-    return one is other or (modules and one.__name__ == other.__name__)  # bench.lazy's is another object
+    if isinstance(one, ModuleType) and isinstance(other, ModuleType):
+        return one.__name__ == other.__name__  # bench.lazy's is another object
+    return one is other
 
 
 def _describe(value: object) -> str:

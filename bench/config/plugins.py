@@ -109,10 +109,10 @@ def plugin_facts(method: str, whole_file: bool = False) -> dict[str, Any] | None
         return None
     if origin in _FILES:
         plugin = _FILES[origin]
-        facts = {"file": plugin.name, "sha256": file_hash(method)}
         kind = type(METHODS.get(method)).__qualname__
         code = "" if whole_file else hash_method_code(plugin.source, kind)
-        return facts | ({"class": kind, "code": code} if code else {})
+        identity = {"class": kind, "code": code} if code else {}
+        return {"file": plugin.name, "sha256": file_hash(method), **identity}
     if origin.startswith(_SOURCELESS):
         return {"class": type(METHODS.get(method)).__name__, "session": origin.removeprefix(_SOURCELESS)}
     file = getattr(sys.modules.get(origin), "__file__", None)

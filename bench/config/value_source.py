@@ -13,7 +13,12 @@ from typing import Any
 
 Imports = dict[str, tuple[str, object]]
 """Statements that import something, with what they give, by the name that they bind."""
-_BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
+_BRACKETS: dict[type[Any], tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+}
 
 
 class _InexpressibleError(Exception):
