@@ -19,6 +19,11 @@ _BRACKETS: dict[type[Any], tuple[str, str]] = {
     set: ("{", "}"),
     frozenset: ("frozenset({", "})"),
 }
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+}
 
 
 class _InexpressibleError(Exception):
