@@ -19,11 +19,6 @@ _BRACKETS: dict[type[Any], tuple[str, str]] = {
     set: ("{", "}"),
     frozenset: ("frozenset({", "})"),
 }
-    list: ("[", "]"),
-    tuple: ("(", ")"),
-    set: ("{", "}"),
-    frozenset: ("frozenset({", "})"),
-}
 
 
 class _InexpressibleError(Exception):
