@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import linecache
 import re
 import sys
 import traceback
@@ -151,6 +152,9 @@ def _load_file(plugin: Plugin) -> tuple[str, ...]:
         module.__spec__ = ModuleSpec(name, None, origin=plugin.path)
         sys.modules[name] = module  # pickles and dataclasses look their module up there
         _FILES[name] = plugin
+        if plugin.session:  # no file has it, and tracebacks quote it
+            lines = plugin.source.decode().splitlines(keepends=True)
+            linecache.cache[plugin.path] = len(plugin.source), None, lines, plugin.path
         try:
             _run_plugin_code(plugin.name, name, partial(_execute_source, plugin, module))
             _check_methods(METHODS.names_from(name), plugin.name)
