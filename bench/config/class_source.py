@@ -113,7 +113,7 @@ def _text_of(node: _Node, lines: list[str]) -> str:
 
 
 def _first_line(node: _Node) -> int:
-    decorators = getattr(node, "decorator_list", [])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
@@ -143,6 +143,7 @@ def _nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_same_code(one: CodeType, other: CodeType) -> bool:
+    """Return whether two functions have the same instructions, names and constants."""
     names = ("co_qualname", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags")
     if any(getattr(one, name) != getattr(other, name) for name in names):
         return False

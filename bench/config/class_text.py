@@ -8,11 +8,11 @@ import symtable
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from bench.config.class_source import Definition, find_class, find_function
-from bench.config.value_source import express_value, import_of
+from bench.config.value_source import Imports, express_value, import_of
 from bench.errors import InputError
 from bench.registry import add_method
 
@@ -34,7 +34,7 @@ def write_class_text(kind: type, definition: Definition) -> str:
     """Return a plug-in's source with a method class and what it reaches; raises InputError for the rest."""
     session = _Session(kind)
     session.add_definition(kind.__name__, kind, definition)
-    imports = sorted(session.imports)
+    imports = sorted(line for line, _ in session.imports.values())
     if session.future:
         imports.insert(0, "from __future__ import annotations")
     head = [f"# {kind.__name__}: a class of a session, with the names that it reaches there", *imports]
@@ -46,7 +46,7 @@ class _Session:
     """What a class reaches in the module that defined it."""
 
     kind: type
-    imports: set[str] = field(default_factory=set)
+    imports: Imports = field(default_factory=dict)
     parts: dict[str, _Part] = field(default_factory=dict)
     future: bool = False
 
@@ -59,16 +59,25 @@ class _Session:
         if name in self.parts:
             return
         if line := import_of(name, value, self.kind.__module__):
-            self.imports.add(line)
+            self.add_import(name, line, value)
         elif definition := _find_definition(value):
             self.add_definition(name, value, definition)
         elif expressed := express_value(value, self.kind.__module__):
             self.parts[name] = _Part(f"{name} = {expressed[0]}\n")
-            self.imports |= expressed[1]
+            for needed, (line, origin) in expressed[1].items():
+                self.add_import(needed, line, origin)
         else:
             what = f"it uses '{name}', {_describe(value)} without source"
             hint = f"make '{name}' inside the class or a function of it"
             raise InputError(what, where=self.kind.__name__, expected=_EXPECTED, hint=hint)
+
+    def add_import(self, name: str, line: str, value: object) -> None:
+        """Add an import; raises InputError where the session has something else under its name."""
+        known = self.imports.setdefault(name, (line, value))[1]
+        present = self.names.get(name, value)
+        if not (_is_same_import(known, value) and _is_same_import(present, value)):
+            what = f"its source needs {line!r}, and '{name}' is something else in the session"
+            raise InputError(what, where=self.kind.__name__, hint=f"give '{name}' another name")
 
     def add_definition(self, name: str, value: object, definition: Definition) -> None:
         """Add a class or function with all that it reaches."""
@@ -84,7 +93,8 @@ class _Session:
             raise InputError(what, where=self.kind.__name__, hint=f"define '{name}' under its own name")
         if value is self.kind:
             text = f"@{_REGISTER}\n{text}"
-            self.imports.add(f"from {add_method.__module__} import {_REGISTER}")
+            line = f"from {add_method.__module__} import {_REGISTER}"
+            self.add_import(_REGISTER, line, add_method)
         self.future = self.future or definition.future
         eager, lazy = find_global_names(text)
         self.parts[original] = _Part(text, frozenset(eager), frozenset(lazy))
@@ -130,6 +140,12 @@ def _find_definition(value: object) -> Definition | None:
     if isinstance(function, FunctionType) and not function.__closure__:
         return find_function(function)
     return None
+
+
+def _is_same_import(one: object, other: object) -> bool:
+    if isinstance(one, ModuleType) and isinstance(other, ModuleType):
+        return one.__name__ == other.__name__  # bench.lazy's is another object
+    return one is other
 
 
 def _describe(value: object) -> str:

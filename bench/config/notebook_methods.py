@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from bench.config.class_check import find_changed_name
 from bench.config.class_source import find_class
 from bench.config.class_text import write_class_text
 from bench.config.plugins import forget_plugin, load_plugin, register_sourceless
@@ -104,13 +106,9 @@ def _without_own_registration(kind: type[Method], name: str) -> Iterator[None]:
 
 
 def _check_loaded(kind: type[Method], name: str) -> None:
-    """Raise InputError where attributes of the class were changed after its definition."""
-    loaded = type(METHODS.get(name))
-    for attribute in {**vars(kind), **vars(loaded)}:
-        if attribute.startswith("__"):
-            continue
-        then, now = vars(loaded).get(attribute), vars(kind).get(attribute)
-        plain = isinstance(now, bool | int | float | str | tuple | MethodCard | None)
-        if (type(then) is not type(now) and not callable(then)) or (plain and repr(then) != repr(now)):
-            what = f"{kind.__name__}.{attribute} was changed after the class was defined"
-            raise InputError(what, where="methods", hint="write it into the class, and run its cell again")
+    """Raise InputError where something that the class reaches was changed after its definition."""
+    module = METHODS.origin(name)
+    changed = find_changed_name(vars(sys.modules[kind.__module__]), vars(sys.modules[module]), module)
+    if changed:
+        what = f"{changed} isn't what its source makes now: it, or what it uses, changed afterwards"
+        raise InputError(what, where=kind.__name__, hint="run the cell with its definition again")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import linecache
 import re
 import sys
 import traceback
@@ -120,10 +121,10 @@ def plugin_facts(method: str, whole_file: bool = False) -> dict[str, Any] | None
         return None
     if origin in _FILES:
         plugin = _FILES[origin]
-        facts = {"file": plugin.name, "sha256": file_hash(method)}
         kind = type(METHODS.get(method)).__qualname__
         code = "" if whole_file else hash_method_code(plugin.source, kind)
-        return facts | ({"class": kind, "code": code} if code else {})
+        identity = {"class": kind, "code": code} if code else {}
+        return {"file": plugin.name, "sha256": file_hash(method), **identity}
     if origin.startswith(_SOURCELESS):
         return {"class": type(METHODS.get(method)).__name__, "session": origin.removeprefix(_SOURCELESS)}
     file = getattr(sys.modules.get(origin), "__file__", None)
@@ -162,6 +163,9 @@ def _load_file(plugin: Plugin) -> tuple[str, ...]:
         module.__spec__ = ModuleSpec(name, None, origin=plugin.path)
         sys.modules[name] = module  # pickles and dataclasses look their module up there
         _FILES[name] = plugin
+        if plugin.session:  # no file has it, and tracebacks quote it
+            lines = plugin.source.decode().splitlines(keepends=True)
+            linecache.cache[plugin.path] = len(plugin.source), None, lines, plugin.path
         try:
             _run_plugin_code(plugin.name, name, partial(_execute_source, plugin, module))
             _check_methods(METHODS.names_from(name), plugin.name)

@@ -11,23 +11,30 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-_BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
+Imports = dict[str, tuple[str, object]]
+"""Statements that import something, with what they give, by the name that they bind."""
+_BRACKETS: dict[type[Any], tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+}
 
 
 class _InexpressibleError(Exception):
     """A value without source."""
 
 
-def express_value(value: object, module: str) -> tuple[str, set[str]] | None:
-    """Return the source of a value and the imports that it needs, None where no source gives it back.
+def express_value(value: object, module: str) -> tuple[str, Imports] | None:
+    """Return the source of a value and the imports that it needs by name, None where no source gives it back.
 
     Values are plain ones, collections, instances of dataclasses of other modules than ``module``, and names
     of modules such as ``torch.float32``.
 
     >>> express_value((1, {"a": -0.0}), "__main__"), express_value(object(), "__main__")
-    (("(1, {'a': -0.0})", set()), None)
+    (("(1, {'a': -0.0})", {}), None)
     """
-    imports: set[str] = set()
+    imports: Imports = {}
     try:
         return _express(value, module, imports), imports
     except (_InexpressibleError, RecursionError):
@@ -51,7 +58,7 @@ def import_of(name: str, value: Any, module: str) -> str:
     return f"from {origin} import {path}" + ("" if path == name else f" as {name}")
 
 
-def _express(value: Any, module: str, imports: set[str]) -> str:
+def _express(value: Any, module: str, imports: Imports) -> str:
     kind = type(value)
     if value is None or kind in (bool, int, str, bytes):
         return repr(value)
@@ -69,7 +76,7 @@ def _express(value: Any, module: str, imports: set[str]) -> str:
     return _express_attribute(value, module, imports)
 
 
-def _express_collection(value: Any, module: str, imports: set[str]) -> str:
+def _express_collection(value: Any, module: str, imports: Imports) -> str:
     if not value:
         return "()" if value == () else f"{type(value).__name__}()"
     texts = [_express(entry, module, imports) for entry in value]
@@ -80,24 +87,30 @@ def _express_collection(value: Any, module: str, imports: set[str]) -> str:
     return f"{first}{', '.join(texts)}{end}{last}"
 
 
-def _express_dataclass(value: Any, module: str, imports: set[str]) -> str:
+def _express_dataclass(value: Any, module: str, imports: Imports) -> str:
     kind, fields = type(value), dataclasses.fields(value)
-    if kind.__module__ in (module, "__main__") or not _is_at(kind, kind.__module__, kind.__qualname__):
+    if kind.__module__ in (module, "__main__") or not _is_at(kind, kind.__module__, kind.__name__):
         raise _InexpressibleError
     if not all(entry.init for entry in fields):
         raise _InexpressibleError
     texts = [f"{entry.name}={_express(getattr(value, entry.name), module, imports)}" for entry in fields]
-    imports.add(f"import {kind.__module__}")
-    return f"{kind.__module__}.{kind.__qualname__}({', '.join(texts)})"
+    _add_import(imports, kind.__name__, f"from {kind.__module__} import {kind.__name__}", kind)
+    return f"{kind.__name__}({', '.join(texts)})"
 
 
-def _express_attribute(value: object, module: str, imports: set[str]) -> str:
+def _add_import(imports: Imports, name: str, line: str, value: object) -> None:
+    if imports.setdefault(name, (line, value))[1] is not value:
+        raise _InexpressibleError
+
+
+def _express_attribute(value: object, module: str, imports: Imports) -> str:
     text = repr(value)
     origin, _, name = text.rpartition(".")
     named = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", text) and origin not in (module, "__main__")
     if not named or not _is_at(value, origin, name):
         raise _InexpressibleError
-    imports.add(f"import {origin}")
+    top = origin.partition(".")[0]
+    _add_import(imports, top, f"import {origin}", sys.modules[top])
     return text
 
 

@@ -128,8 +128,8 @@ class Plan:
         if isinstance(error, MisplacedRecordError):
             conflict = NotComparableError(error.what, where=error.where, hint=error.hint)
             return JobState("conflict", conflict=conflict)
-        if conflict := find_conflict(job, seeds, self.store, self.jobs, force=self.spec.force):
-            return JobState("conflict", present, conflict)
+        if other := find_conflict(job, seeds, self.store, self.jobs, force=self.spec.force):
+            return JobState("conflict", present, other)
         if present is None:
             return JobState("to do", fault=error.what if error else "")
         if present.status == "ok" and not self.store.is_whole(job.place, present):

@@ -129,7 +129,36 @@ CHANGED = {
     "a match": f"{FILE}\nmatch 1:\n    case helper: pass\n",
     "a quoted annotation": swap("size: int = 3", "size: 'Size' = 3") + "\nSize = 3\n",
 }
+ACTING = {
+    "a class of a class whose members act": (
+        "from enum import Enum\nclass E(Enum):\n    def __init__(self, x): print(x)\n",
+        "class F(E): A = 1\n",
+    ),
+    "a class of a replaced class": ("@print\nclass E: pass\n", "class F(E): pass\n"),
+    "a card that names an instance": (
+        "class S(str):\n    def __hash__(self): return print()\ns = S('x')\nx = s\n",
+        OTHER.replace('"other"', "x"),
+    ),
+    "a registered class whose base acts": (
+        "class E:\n    def __init__(self): print()\n",
+        OTHER.replace("(Mine)", "(E)"),
+    ),
+    "an import of a package that acts": ("", "import transformers\n"),
+}
 WHOLE = {
+    "a patched module": "import functools\nfunctools.reduce = loss",
+    "a module patched in a function": "from functools import reduce\ndef g(m): m.reduce = loss",
+    "a patched constructor": "def g(c): c.__init__ = loss",
+    "a class of classes": "class M(type): pass",
+    "a class of classes by its name": "from abc import ABCMeta\nclass M(ABCMeta): pass",
+    "a computed base": "class C(type(Base)): pass",
+    "a base of an argument": "def g(b):\n    class C(b): pass",
+    "warnings with their line": "import warnings",
+    "a line": "def g(error): return error.lineno",
+    "a line in a format": "x = '%(lineno)d'",
+    "a file's size": "def g(path): return path.stat()",
+    "a format that is passed on": "x = map(str.format, [])",
+    "a module that loads code": "from torch.utils.cpp_extension import load",
     "exec": "exec('1')",
     "eval under another name": "e = eval",
     "getattr": "x = getattr(Base, 'sc' + 'ale')",
@@ -179,6 +208,12 @@ def test_it_stays(text: str) -> None:
 def test_it_changes(text: str) -> None:
     assert code(text) not in ("", PLAIN)
     compile(text, "mine.py", "exec")
+
+
+@pytest.mark.parametrize(("first", "second"), ACTING.values(), ids=ACTING)
+def test_what_acts_at_import_counts_unused(first: str, second: str) -> None:
+    compile(f"{FILE}\n{first}{second}", "mine.py", "exec")
+    assert code(f"{FILE}\n{first}{second}") != code(f"{FILE}\n{first}") != ""
 
 
 @pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE)

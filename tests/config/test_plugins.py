@@ -107,10 +107,10 @@ def test_a_record_says_where_its_method_came_from_and_repeats_with_it(cli: Cli, 
     file.write_text(RIGHT)
     assert cli(*RUN)[0] == 0
     record = json.loads((tmp_path / RECORD).read_text())
-    code = {"class": "Mine", "code": hash_method_code(RIGHT.encode(), "Mine")}
-    facts = {"file": "mine.py", "sha256": sha256(file), **code}
+    identity = {"class": "Mine", "code": hash_method_code(RIGHT.encode(), "Mine")}
+    facts = {"file": "mine.py", "sha256": sha256(file), **identity}
     assert record["provenance"]["plugins"] == {"mine": facts}
-    assert len(code["code"]) == 64
+    assert len(identity["code"]) == 64
     assert str(tmp_path) not in (tmp_path / RECORD).read_text()
     code, out, _ = cli("rerun", RECORD, "--plugin", "mine.py")
     assert (code, out.startswith("equal")) == (0, True)

@@ -1,0 +1,263 @@
+"""Method classes of a session: their text, their registration for a run, and what a run keeps of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import linecache
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from bench.config.method_ids import parse_methods
+from bench.config.notebook_methods import plugin_of_class, register_classes
+from bench.config.plugin_code import hash_method_code
+from bench.config.run_spec import Plugin, RunSpec
+from bench.errors import InputError
+from bench.execution.cell_run import Outcome
+from bench.execution.runner import run_plan
+from bench.plan.plan import make_plan
+from bench.registry import METHODS, add_method, discover
+from tests.support.cli import Cli, refusal
+from tests.support.messages import check_error, missing_facts
+from tests.support.session import CELLS, TEXT
+
+Load = Callable[[str], ModuleType]
+NAME = re.compile(r"mine-[0-9a-f]{8}\.py")
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Run a text as the module ``session`` with a file."""
+
+    def load(text: str) -> ModuleType:
+        file = tmp_path / "session.py"
+        file.write_text(text)
+        linecache.checkcache(str(file))
+        spec = importlib.util.spec_from_file_location("session", file)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "session", module)
+        exec(compile(text, str(file), "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - ours
+        return module
+
+    return load
+
+
+def sourceless() -> type[Any]:
+    """Make the class ``Mine`` of the session without a file."""
+    names: dict[str, Any] = {"__name__": "nowhere"}
+    exec(compile(TEXT, "<text>", "exec", dont_inherit=True), names)  # noqa: S102 - ours
+    kind: type[Any] = names["Mine"]
+    return kind
+
+
+def source(kind: type[Any]) -> str:
+    plugin = plugin_of_class(kind)
+    assert plugin is not None
+    return plugin.source.decode()
+
+
+def run(results: Path, plugins: tuple[Plugin, ...], **given: Any) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    spec = RunSpec(parse_methods("mine"), (1, 2), "mini", ("toy",), results=results, plugins=plugins, **given)
+    run_plan(make_plan(spec), on_outcome=outcomes.append)
+    return outcomes
+
+
+def test_a_text_has_what_the_class_reaches_in_an_order_that_runs(session: Load) -> None:
+    text = source(session(TEXT).Mine)
+    found = re.findall(r"(?m)^(?:class|def)? ?(\w+)(?=[:(]| = )", text)
+    assert {"Base", "Hashed", "NAMES", "OPTIONS", "make", "zero", "Mine"} == set(found)
+    assert found.index("Base") < found.index("Hashed")
+    assert found.index("OPTIONS") < found.index("Mine") == len(found) - 1
+    assert "NAMES = {'x', 'y'}\n" in text
+    assert "# a comment" in text
+    assert "TYPE" not in text
+    assert text.count("@add_method\n") == 1
+    names: dict[str, Any] = {"__name__": "written"}
+    exec(compile(text, "written.py", "exec"), names)  # noqa: S102 - ours
+    assert names["Mine"].card == session(TEXT).Mine.card
+    METHODS.forget("written")
+
+
+def test_a_text_is_that_of_the_class_wherever_it_stands(session: Load) -> None:
+    text = source(session(TEXT).Mine)
+    decorated = f"from bench.registry import add_method\n{TEXT}".replace("class M", "@add_method\nclass M")
+    elsewhere = "\n\n\nx = 1\n".join([*CELLS[:2], CELLS[5], CELLS[4], *CELLS[2:4]])
+    assert source(session(elsewhere).Mine) == source(session(decorated).Mine) == text
+    METHODS.forget("session")
+    other = source(session(TEXT.replace("dim = 8", "dim = 9")).Mine)
+    assert hash_method_code(other.encode(), "Mine") != hash_method_code(text.encode(), "Mine") != ""
+
+
+def test_a_class_that_derives_from_a_method_has_its_source_too(session: Load) -> None:
+    text = source(session(TEXT).Second)
+    assert text.count("@add_method\n") == 1
+    assert text.index("class Mine:") < text.index("@add_method\nclass Second(Mine):")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "facts"),
+    [
+        ("zero = lambda names: len(names) - 2", "zero = torch.zeros(1)", ["'zero'", "torch.Tensor"]),
+        ("NAMES, SCALES = ", "NAMES, SCALES = float('nan'), ", ["'NAMES'", "float"]),
+        ("def make(seed):", "def make(seed, f=[len][0].__class__):", []),
+    ],
+)
+def test_what_has_no_source_is_named(session: Load, old: str, new: str, facts: list[str]) -> None:
+    text = TEXT.replace(old, new).replace('float(\'nan\'), {"y", "x"}, ', "float('nan'), ")
+    kind = session(text).Mine
+    if not facts:
+        assert plugin_of_class(kind) is not None
+        return
+    error = check_error(lambda: plugin_of_class(kind), where="Mine", kind=InputError)
+    assert not missing_facts(str(error), *facts, "without source", "inside")
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda m: setattr(m.Mine, "extra", 3), "Mine.extra"),
+        (lambda m: setattr(m.Base, "dim", 9), "Base.dim"),
+        (lambda m: setattr(m.Hashed, "row", m.Base.encode), "Hashed.row"),
+        (lambda m: setattr(m.make, "__defaults__", (3,)), "make"),
+        (lambda m: setattr(m, "OPTIONS", ()), "Mine.card"),
+    ],
+)
+def test_what_changed_after_its_definition_is_refused(
+    session: Load, change: Callable[[Any], None], name: str
+) -> None:
+    module = session(TEXT)
+    change(module)
+    with pytest.raises(InputError) as caught, register_classes([module.Mine]):
+        pass
+    assert not missing_facts(str(caught.value), "Mine: ", name, "again")
+    assert "mine" not in METHODS.names()
+
+
+def test_classes_are_registered_for_the_length_of_the_block(session: Load) -> None:
+    before = [(name, METHODS.origin(name)) for name in discover().names()]
+    module = session(TEXT)
+    with register_classes([module.Second, module.Mine]) as (plugins, names, in_process):
+        assert (names, in_process, len(plugins)) == (("second", "mine"), False, 2)
+        assert METHODS.get("mine").card == module.Mine.card
+        first = plugins[1]
+    assert [(name, METHODS.origin(name)) for name in METHODS.names()] == before
+    redefined = session(TEXT.replace("hashed sentences", "others"))
+    with register_classes([redefined.Mine]) as (plugins, _, _):
+        assert METHODS.get("mine").card.summary == "others"
+        assert plugins[0] != first
+    add_method(redefined.Mine)  # as its own decorator
+    with register_classes([redefined.Mine]):
+        assert METHODS.origin("mine") != "session"
+    assert METHODS.origin("mine") == "session"
+    METHODS.forget("session")
+    with register_classes([type(METHODS.get("simcse"))]) as registered:
+        assert registered == ((), ("simcse",), False)
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        (('name="mine"', 'name="simcse"'), ["'simcse'", "twice", "bench.baselines.simcse"]),
+        (("    card = ", "    tag = "), ["Mine is not a method", "a card"]),
+    ],
+)
+def test_a_class_that_is_no_method_of_its_own_leaves_nothing(
+    session: Load, change: tuple[str, str], facts: list[str]
+) -> None:
+    kind, before = session(TEXT.replace(*change)).Mine, discover().names()
+    with pytest.raises(InputError) as caught, register_classes([kind]):
+        pass
+    assert not missing_facts(str(caught.value), *facts)
+    assert METHODS.names() == before
+
+
+def test_a_class_in_a_function_is_refused(session: Load) -> None:
+    body = "\n".join(f"    {line}" for line in CELLS[2].strip().splitlines())
+    kind = session(f"{TEXT}\ndef f():\n{body}\n    return Mine").f()
+    with pytest.raises(InputError, match="inside a function"), register_classes([kind]):
+        pass
+
+
+def test_a_run_keeps_the_text_and_equals_that_of_its_file(session: Load, tmp_path: Path, cli: Cli) -> None:
+    with register_classes([session(TEXT).Mine]) as (plugins, _, _):
+        outcomes = run(tmp_path / "results", plugins)
+    (kept,) = (tmp_path / "results/local/plugins").iterdir()
+    assert NAME.fullmatch(kept.name)
+    assert kept.read_bytes() == plugins[0].source
+    found = tmp_path / "results/local/mini/mine/seed-1/toy.json"
+    facts = json.loads(found.read_text())["provenance"]["plugins"]["mine"]
+    assert (facts["file"], facts["class"], len(facts["code"])) == (kept.name, "Mine", 64)
+    assert "results folder" in refusal(cli, "rerun", str(found), "--plugin", str(kept))
+    copy = tmp_path / kept.name
+    copy.write_bytes(kept.read_bytes())
+    assert cli("rerun", str(found), "--plugin", copy.name)[0] == 0
+    assert cli("verify", "results", "--plugin", copy.name, "--rerun", "1")[0] == 0
+    command = ("run", "--methods", "mine", "--seeds", "1-2", "--suite", "toy", "--plugin", copy.name)
+    assert "done already" in cli(*command)[2]
+    assert cli(*command, "--campaign", "other")[0] == 0
+    for outcome in outcomes:
+        assert outcome.record is not None
+        path = tmp_path / f"results/other/mini/mine/seed-{outcome.record.seed}/toy.json"
+        assert json.loads(path.read_text())["key"] == outcome.record.key
+
+
+def test_a_class_without_source_runs_here_and_is_marked(tmp_path: Path, cli: Cli) -> None:
+    kind = sourceless()
+    with register_classes([kind]) as (plugins, names, in_process):
+        assert (plugins, names, in_process) == ((), ("mine",), True)
+        outcomes = run(tmp_path / "results", plugins)
+        assert [outcome.state for outcome in outcomes] == ["ran", "ran"]
+        assert run(tmp_path / "results", plugins) == []  # the same definition: done
+        for other in ({"workers": 2}, {"workers": 0}, {"ranks": 2}):
+            with pytest.raises(InputError, match="no source"):
+                run(tmp_path / "results", plugins, campaign="other", **other)
+    assert "mine" not in METHODS.names()
+    path = tmp_path / "results/local/mini/mine/seed-1/toy.json"
+    record = json.loads(path.read_text())
+    assert record["notes"][1:] == ["mine: the class of mine had no source: not repeatable."]
+    assert set(record["provenance"]["plugins"]["mine"]) == {"class", "session"}
+    with register_classes([sourceless()]) as (plugins, _, _):  # another definition may be another method
+        assert run(tmp_path / "results", plugins) == []
+    assert "without source" in refusal(cli, "rerun", str(path))
+    code, out, _ = cli("verify", "results", "--format", "json")
+    reasons = set(json.loads(out)["unrepeatable"].values())
+    assert (code, reasons) == (0, {"method mine: a class without source, which nothing repeats"})
+
+
+SCRIPT = '''
+from pathlib import Path
+from IPython.core.interactiveshell import InteractiveShell
+from tests.support.session import CELLS
+RUN = """
+from pathlib import Path
+from bench.config.notebook_methods import register_classes
+from tests.config.test_notebook_methods import run
+with register_classes([Mine]) as (plugins, _, in_process):
+    print(in_process, [outcome.state for outcome in run(Path("results"), plugins, workers=2)])
+"""
+if __name__ == "__main__":
+    shell = InteractiveShell.instance()
+    for cell in (*CELLS, RUN):
+        shell.run_cell(cell, store_history=True).raise_error()
+'''
+
+
+@pytest.mark.slow
+def test_workers_run_a_class_of_a_notebooks_cell(session: Load, tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split("\n")[-2] == "False ['ran', 'ran']", done.stderr
+    (kept,) = (tmp_path / "results/local/plugins").iterdir()
+    assert kept.read_text() == source(session(TEXT).Mine)  # a script's class of the same text
