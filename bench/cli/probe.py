@@ -20,6 +20,7 @@ from bench.cli.options import (
     seeds_option,
     spec_options,
 )
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -131,6 +132,7 @@ def _measure_methods(
     from bench.plan.plan import make_plan
 
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
+    print_plan_notes(plan)
     spec = plan.spec
     check_device(spec.device)
     suite = options["suite"] or spec.dev or profiles.load_profile(spec.profile).dev

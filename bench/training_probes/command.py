@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from bench.cli.options import check_device, make_spec, print_json, print_stderr
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.terminal import format_grids, progress_bar
 from bench.config import profiles
 from bench.data.data_source import DataSource
@@ -51,6 +52,7 @@ def probe_training(
         raise InputError("attention maps are not drawn with --along", where=where)
     wanted = _parse_quantities(names)
     plan = make_plan(make_spec({**options, "methods": ",".join(methods)}))
+    print_plan_notes(plan)
     spec = plan.spec
     check_device(spec.device)
     check_probed_plan(plan)
