@@ -117,7 +117,7 @@ def _find_labelled_pairs(spec: RunSpec, profile: Profile, what: str) -> Path:
     if not (data / named).exists():
         what = "the labelled pairs are missing"
         raise DataError(what, where=str(data / named), hint=_fetch_pairs(named, data))
-    return data / named
+    return Path(data / named)
 
 
 def _fetch_pairs(named: str | None, data: Path | None) -> str | None:
