@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from bench.conformance.training_trial import StageTrial
 
 _CLOSE = 1e-4  # largest rounding difference, relative to the largest component
-_FEWEST = 2  # batches of eight whose loss falls
+_FEWEST = 3  # batches for a test
+_RISES = 4.03  # standard errors by which a loss rises: p = 0.005, two-sided, with 8 batches
 _KEPT, _COLLAPSED = 0.75, 0.3  # of the views' separation
 _APART = 0.01  # by which the cosine of a sentence's views falls
 _MOST_NAMED = 3
@@ -120,15 +121,23 @@ def check_falling_loss(subject: Subject) -> str | None:
     if not trials:
         raise NoCaseError(subject.trial.trials[0].problem)
     for trial in trials:
-        pairs = zip(trial.before, trial.after, strict=True)
-        fallen = sum(after < before for before, after in pairs)
-        if fallen < min(_FEWEST, len(trial.before)):
-            means = f"mean {fmean(trial.before):.4g}, then {fmean(trial.after):.4g}"
-            where = f"on {fallen} of {len(trial.before)} batches"
-            return f"in {STEPS} steps of stage '{trial.role}' the loss falls {where} ({means})"
+        if verb := _describe_change(trial):
+            means = f"{fmean(trial.before):.4g} to {fmean(trial.after):.4g}"
+            return f"in {STEPS} steps of stage '{trial.role}' the loss {verb}: {means}, mean of fixed batches"
         if trial.views is not None and (seen := _describe_direction(trial)):
             return seen
     return None
+
+
+def _describe_change(trial: StageTrial) -> str:
+    """Return "stays" or "rises" for a loss that doesn't fall, by a paired t test over batches, or ""."""
+    changes = [after - before for before, after in zip(trial.before, trial.after, strict=True)]
+    if not any(changes):
+        return "stays"
+    if len(changes) < _FEWEST:
+        return "rises" if min(changes) > 0 else ""
+    error = stdev(changes) / len(changes) ** 0.5
+    return "rises" if fmean(changes) > _RISES * error else ""
 
 
 def _describe_direction(trial: StageTrial) -> str | None:
