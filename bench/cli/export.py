@@ -9,6 +9,7 @@ import click
 
 from bench.cli import completion
 from bench.cli.options import PATH, check_device, load_plugin_options, make_spec, print_stderr, spec_options
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.signals import finish_command
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
@@ -85,6 +86,7 @@ def plan_encoder(text: str, seed: int | None, options: dict[str, Any], where: st
     if not card.takes_methods:  # those have seeds if their members have
         _check_seed(text, seed, where, has_seeds=not card.deterministic)
     plan = make_plan(make_spec({**options, "methods": text, "seeds": (seed or 0,)}))
+    print_plan_notes(plan)
     _check_seed(text, seed, where, has_seeds=plan.jobs[0].cell.seed is not None)
     check_device(plan.spec.device)
     return plan

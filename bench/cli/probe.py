@@ -20,6 +20,7 @@ from bench.cli.options import (
     seeds_option,
     spec_options,
 )
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.cli.trained_rows import choose_trained_row
@@ -133,6 +134,7 @@ def _measure_methods(
 
     rows = (choose_trained_row(method, options) for method in methods)
     plan = make_plan(make_spec({**options, "methods": ",".join(rows)}))
+    print_plan_notes(plan)
     spec = plan.spec
     check_device(spec.device)
     suite = options["suite"] or spec.dev or profiles.load_profile(spec.profile).dev

@@ -25,6 +25,7 @@ from bench.cli.options import (
     run_options,
     seeds_option,
 )
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.sealing import SealingOptions, prepare_sealed_plan
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
@@ -51,7 +52,7 @@ estimate_option = strict_option(
     shell_complete=completion.methods_or_all,
     help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], st:PATH, "
     "vectors:FILE[:avg|sif], each as ROW=... under a row name of your own; all: every registered method "
-    "except those with a path.",
+    "except those with a path; those with missing inputs are named and left out.",
 )
 @seeds_option("1-5")
 @run_options
@@ -200,6 +201,7 @@ def prepare_plan(spec: RunSpec, seal: SealingOptions, shard: str | None = None, 
 
     check_early_data(spec)
     plan = make_plan(spec)
+    print_plan_notes(plan)
     check_folder_names(plan)
     prepare_sealed_plan(plan, seal, dry=dry)
     plan = select_shard(plan, shard)

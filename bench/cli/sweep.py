@@ -9,6 +9,7 @@ import click
 
 from bench.cli import completion
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.run import (
     estimate_option,
     execute_plan,
@@ -60,6 +61,7 @@ def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> N
     points = list(wanted.points(_read_backbone(spec)))
     methods = dict.fromkeys(point.method for point in points)
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
+    print_plan_notes(plan)
     check_folder_names(plan)
     if plan.spec.executor == "local":  # a cluster has its own devices
         check_device(plan.spec.device, plan.spec.ranks)

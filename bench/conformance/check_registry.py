@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 from bench.conformance.subject import Subject
 
+
+class NoCaseError(Exception):
+    """A check finds out that it is about other methods; its text says why."""
+
+
 CheckFunction = Callable[[Subject], str | None]
-"""Describe a broken promise, or return None."""
+"""Describe a broken promise, or return None; raises NoCaseError where the method makes no such promise."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.config.plugins import load_plugin, read_plugin
 from bench.config.run_spec import ALL_METHODS
-from bench.conformance import declaration_checks, encoder_checks  # noqa: F401 - they add their checks
-from bench.conformance.check_registry import CHECKS, Check
+from bench.conformance import declaration_checks, encoder_checks, training_checks  # noqa: F401 - they add checks
+from bench.conformance.check_registry import CHECKS, Check, NoCaseError
 from bench.conformance.subject import Subject, preserve_random_states
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
@@ -21,6 +21,7 @@ from bench.records.environment import strip_paths
 from bench.registry import METHODS, discover
 from bench.stages import TrainedMethod
 
+_NO_GRADIENT = "does not require grad"  # torch's words for a loss without a graph
 PASSED, FAILED, NOT_RUN, NO_CASE = "passed", "failed", "not run", "no case"
 
 
@@ -31,7 +32,7 @@ class Finding:
     method: str  # as given, such as "simcse[lr=1e-4]"
     check: str
     verdict: str  # PASSED, FAILED, NOT_RUN (an earlier check failed) or NO_CASE (for other methods only)
-    reason: str = ""  # of a failure, on one line: expected, seen, advice
+    reason: str = ""  # of a failure, on one line: expected, seen, advice; why a check has no case
 
 
 def load_methods(plugin: str) -> tuple[str, ...]:
@@ -77,6 +78,8 @@ def _run_check(check: Check, subject: Subject) -> tuple[Finding, bool]:
             seen = check.look(subject)
         else:
             verdict = NO_CASE
+    except NoCaseError as error:
+        return Finding(subject.text, check.name, NO_CASE, str(error)), False
     except (Exception, SystemExit) as error:  # any error of a method is a finding
         if check.name == "keys" and isinstance(error, InputError):
             raise  # an unknown option or model
@@ -100,4 +103,5 @@ def _describe_error(error: BaseException, subject: Subject) -> str:
     file = getattr(sys.modules.get(METHODS.origin(subject.card.name)), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     place = f" ({Path(str(file)).name}:{lines[-1]})" if lines else ""
-    return f"{error if isinstance(error, BenchError) else f'{type(error).__name__}: {error}'}{place}"
+    hint = "; the encoder is detached, or under torch.no_grad()" if _NO_GRADIENT in str(error) else ""
+    return f"{error if isinstance(error, BenchError) else f'{type(error).__name__}: {error}'}{place}{hint}"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import rich.style  # noqa: F401 - draws from random when it is first imported, which is not a method's doing
@@ -27,9 +28,14 @@ from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS, discover
 
+if TYPE_CHECKING:
+    from bench.conformance.training_trial import TrialBuilder
+
 SEEDS = (1, 2)
 BUDGET = {"steps": 2, "epochs": 1, "batch_size": 8, "eval_every": 2}
 """Values of options of these names, if their minimum allows. A warm-up's first step has rate 0."""
+STEPS = 24
+"""Steps of the trial training: three times over its text."""
 _SENTENCES, _DEV_PAIRS = 64, 8
 _ANCHOR = "A man is playing a guitar."
 
@@ -54,18 +60,29 @@ class Subject:
         """Return the method's card."""
         return self.method.card
 
-    def plan(self, copy: str = "a") -> Plan:
-        """Plan its cells on suite toy, with its own and its members' options at the smallest budget."""
+    def plan(self, copy: str = "a", steps: int = BUDGET["steps"]) -> Plan:
+        """Plan its cells on suite toy: its own stages take ``steps``, its members' the smallest budget."""
         spec = RunSpec((self.request,), SEEDS, "mini", ("toy",), results=self.folder / copy)
         cell = make_plan(spec).jobs[0].cell
         names = sorted({self.card.name, *cell.member_names})
         options = [(name, option) for name in names for option in METHODS.get(name).card.options]
-        return make_plan(replace(spec, overrides=tuple(_budget_overrides(options))))
+        own = BUDGET | {"steps": steps, "eval_every": steps}
+        overrides = [*_budget_overrides(options, {self.card.name: own})]
+        return make_plan(replace(spec, overrides=tuple(overrides)))
 
     @cached_property
     def planned(self) -> Plan:
         """Return the plan of its encoders."""
         return self.plan()
+
+    @cached_property
+    def trial(self) -> TrialBuilder:
+        """Return the builder of the trial training: of its own stages, watched, with more steps."""
+        from bench.conformance.training_trial import TrialBuilder
+
+        cell = self.plan(steps=STEPS).jobs[0].cell
+        cache = StageCache(Path(tempfile.mkdtemp(prefix="trial-", dir=self.folder)) / ".stages")
+        return TrialBuilder(cell, truncate_texts(self.planned.training), cache, self.cache())
 
     def cell(self, seed: int = SEEDS[0]) -> Cell:
         """Return the cell of a seed, or the only one of a deterministic method."""
@@ -129,11 +146,14 @@ def truncate_texts(training: TrainingData | None) -> TrainingData | None:
     return replace(training, texts=texts, dev=replace(training.dev, subsets=subsets))
 
 
-def _budget_overrides(options: Sequence[tuple[str, Option]]) -> Iterator[Override]:
+def _budget_overrides(
+    options: Sequence[tuple[str, Option]], budgets: Mapping[str, Mapping[str, int]]
+) -> Iterator[Override]:
     for method, option in options:
+        budget = budgets.get(method, BUDGET)
         stage, _, name = option.name.rpartition(".")
-        if name in BUDGET and type(option.default) is int:
-            value = str(max(BUDGET[name], int(option.minimum or 0)))
+        if name in budget and type(option.default) is int:
+            value = str(max(budget[name], int(option.minimum or 0)))
             text = f"{method}.{option.name}={value}"
             yield Override(text, method, stage or None, name, value, forced=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,13 +74,13 @@ def read_training_data(
     """Read the profile's training text and dev set, or those of the specification; if any method trains.
 
     ``training`` are the methods that train, ``texts`` the names of the texts that they see, as far as known.
-    Raises InputError for a missing or unused text or a dev suite of several tasks, DataError for damage.
+    Raises InputError for a missing text, one that no training method reads, or a dev suite of several tasks;
+    DataError for damage.
     """
+    if spec.text_column is not None and spec.corpus is None:
+        where = f"{OPTION} {spec.text_column}"
+        raise InputError("it names a column of --corpus", where=where, expected="--corpus FILE too")
     if not training:
-        unused = {"--corpus": spec.corpus, OPTION: spec.text_column, "--pairs": spec.pairs, "--dev": spec.dev}
-        for option, given in unused.items():
-            if given is not None:
-                raise InputError("no method here trains", where=f"{option} {given}")
         return None
     source = DataSource.of_run(spec)
     read = _read_texts(spec, source, profile, training[0]) if set(texts) != {PAIRS} else {}
@@ -100,30 +101,34 @@ def read_training_data(
 
 def _read_labelled_pairs(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> Corpus:
     """Read the labelled pairs; raises InputError if unnamed, DataError for a bad file."""
-    if spec.pairs is not None:
-        return read_pairs(spec.pairs)
-    if uses_world(profile):
+    if spec.pairs is None and uses_world(profile):
         return training_pairs(source.world)
-    data, named = source.folder, profile.corpus.get("pairs")
+    return read_pairs(_find_labelled_pairs(spec, profile, f"{who} learns from labelled pairs"))
+
+
+def _find_labelled_pairs(spec: RunSpec, profile: Profile, what: str) -> Path:
+    """Return the file of labelled pairs; raises InputError with ``what`` if unnamed, DataError if missing."""
+    if spec.pairs is not None:
+        return spec.pairs
+    data, named = DataSource.of_run(spec).folder, profile.corpus.get("pairs")
     if named is None or data is None:
         where = "" if named is None else f", or {named} below --data DIR or BENCH_DATA"
-        raise InputError(f"{who} learns from labelled pairs", expected=f"--pairs FILE{where}")
+        raise InputError(what, expected=f"--pairs FILE{where}", hint=_fetch_pairs(named, data))
     if not (data / named).exists():
-        hint = (
-            f"get them with: bench data fetch nli --data {data}"
-            if Path(named).name == lock_files.NLI
-            else None
-        )
-        raise DataError("the labelled pairs are missing", where=str(data / named), hint=hint)
-    return read_pairs(data / named)
+        what = "the labelled pairs are missing"
+        raise DataError(what, where=str(data / named), hint=_fetch_pairs(named, data))
+    return Path(data / named)
+
+
+def _fetch_pairs(named: str | None, data: Path | None) -> str | None:
+    """Return the hint that fetches the pairs, if bench knows them."""
+    known = named is not None and Path(named).name == lock_files.NLI
+    return f"get them with: bench data fetch nli --data {data or 'data'}" if known else None
 
 
 def _read_texts(spec: RunSpec, source: DataSource, profile: Profile, who: str) -> dict[str, Corpus]:
     """Read the training text and its available copies."""
     copies: dict[str, Corpus] = {}
-    if spec.text_column is not None and spec.corpus is None:
-        where = f"{OPTION} {spec.text_column}"
-        raise InputError("it names a column of --corpus", where=where, expected="--corpus FILE too")
     if spec.corpus is not None:
         corpus = read_corpus(spec.corpus, column=spec.text_column)
     elif uses_world(profile):
@@ -250,8 +255,49 @@ def missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> li
     return errors
 
 
+def find_missing_texts(names: Collection[str], spec: RunSpec, profile: Profile) -> list[InputError]:
+    """Return an error for each requested text that is missing, except the training text itself."""
+    if uses_world(profile) and spec.corpus is None:
+        return []
+    errors = missing_texts(names, spec, profile)
+    if PAIRS in names and not uses_world(profile):
+        try:
+            _find_labelled_pairs(spec, profile, "the labelled pairs are missing")
+        except InputError as error:
+            errors.append(error)
+    known = dict(spec.copies).keys() | copy_files(names, spec, profile).keys()
+    if copies := sorted(set(map(copy_name, names)) - {"", *known}):
+        copy = "copies" if len(copies) > 1 else "copy"
+        what = f"no round-trip translated {copy} {', '.join(copies)} of the training text"
+        errors.append(InputError(what, hint=_translate_copies(copies, spec, profile)))
+    if any(name.endswith(SICK) for name in names) and not (uses_world(profile) or "sick" in profile.corpus):
+        what = f"profile '{profile.name}' has no unlabelled sentences of SICK"
+        errors.append(InputError(what, expected="a profile that names them, such as bert-base"))
+    return errors
+
+
+def _translate_copies(copies: Sequence[str], spec: RunSpec, profile: Profile) -> str:
+    """Return the commands that make copies of a text and name them, or the option without them."""
+    if spec.corpus is None and "file" not in profile.corpus:
+        return "give --copy NAME=FILE, or train on the text itself with --set METHOD.rtt=none"
+    pivots = [_PIVOT_OF_COPY[copy] for copy in copies]
+    codes = ",".join(_TARGETS.get(pivot, pivot) for pivot in pivots)
+    text = (
+        f"--corpus {shlex.quote(str(spec.corpus))}"
+        if spec.corpus is not None
+        else f"--profile {profile.name}"
+    )
+    stem = (spec.corpus or Path(profile.corpus["file"])).stem
+    names = " ".join(
+        f"--copy {copy}=copies/{stem}.en-{pivot}-en.txt" for copy, pivot in zip(copies, pivots, strict=True)
+    )
+    command = f"bench data rtt --pivots {codes} {text} --out copies"
+    return f"make them with: {command}, then add: {names}; or train without: --set METHOD.rtt=none"
+
+
 _PIVOT = re.compile(r".*\.en-([A-Za-z_]+)-en\.txt")
 _TARGETS = {"zh": "zh:cmn_Hans"}  # pivots with a model for several languages
+_PIVOT_OF_COPY = dict(zip(ALL_COPIES, ("fr", "ru", "nl", "zh", "de", "es"), strict=True))  # as in bert-base
 
 
 def _copy_text_name(name: str) -> str:

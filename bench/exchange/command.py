@@ -23,6 +23,7 @@ from bench.cli.options import (
     seeds_option,
     spec_options,
 )
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.signals import finish_command
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
@@ -213,6 +214,7 @@ def pack_command(out: Path, weights: str, limit: float | None, **options: Any) -
         expected = "one that comes with bench, and --set for what yours changes"
         raise InputError(what, where=where, expected=expected)
     plan = make_plan(make_spec(options))
+    print_plan_notes(plan)
     check_folder_names(plan)
     packed = pack_run(plan, ["run", *_collect_arguments()], out, half=weights == "fp16")
     for line in packed.models:

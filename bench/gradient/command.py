@@ -9,6 +9,7 @@ import click
 
 from bench.cli import completion
 from bench.cli.options import PATH, check_device, make_spec, spec_options
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
@@ -67,6 +68,7 @@ def _make_training_plan(method: str, out: Path, seed: int, options: dict[str, An
     from bench.plan.plan import make_plan
 
     plan = make_plan(make_spec({**options, "methods": method, "seeds": str(seed)}))
+    print_plan_notes(plan)
     check_device(plan.spec.device)
     check_watched_plan(plan)
     if (folder := measurement_folder(plan, out)).exists():

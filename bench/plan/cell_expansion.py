@@ -332,7 +332,9 @@ def check_overrides(spec: RunSpec, cells: Sequence[Cell]) -> None:
 
 
 def check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
-    """Raise InputError for a ``--copy`` that all stages ignore."""
+    """Raise InputError for a ``--copy`` that all stages ignore, if there are any."""
+    if not any(cell.all_stages for cell in cells):
+        return
     used = {copy_name(stage.spec.text) for cell in cells for stage in cell.all_stages}
     for name, path in spec.copies:
         if name not in used:
@@ -342,9 +344,15 @@ def check_copies(spec: RunSpec, cells: Sequence[Cell]) -> None:
             raise InputError(what, where=f"--copy {name}={path}", expected=expected)
 
 
-def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData | None) -> None:
-    """Raise InputError for stages whose text is shorter than one batch."""
-    short: dict[tuple[str, int, int], dict[str, None]] = {}
+ShortText = tuple[str, int, int]
+"""A training text of less than a batch: its unit, their number, the batch size."""
+
+
+def find_short_texts(
+    cells: Sequence[Cell], training: TrainingData | None
+) -> dict[ShortText, dict[str, Cell]]:
+    """Return the stages whose text is shorter than one batch, by name with their cell."""
+    short: dict[ShortText, dict[str, Cell]] = {}
     for cell in cells:
         for role, _, stage in cell.named_stages:
             size = dict(stage.spec.config).get("batch_size")
@@ -352,17 +360,28 @@ def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData |
             if text and isinstance(size, int) and len(text.sentences) < size:
                 name = cell.method if role == cell.card.name else f"{cell.method} ({role})"
                 unit = "pair" if text.partners else "sentence"
-                short.setdefault((unit, len(text.sentences), size), {})[name] = None
+                short.setdefault((unit, len(text.sentences), size), {})[name] = cell
+    return short
+
+
+def describe_short_text(text: ShortText) -> str:
+    """Return how much a text has, and how much a batch needs."""
+    unit, count, size = text
+    return f"the training text has {count:,} {unit}{'s' * (count != 1)}, less than a batch of {size:,}"
+
+
+def check_batches(spec: RunSpec, cells: Sequence[Cell], training: TrainingData | None) -> None:
+    """Raise InputError for stages whose text is shorter than one batch."""
+    short = find_short_texts(cells, training)
     if not short:
         return
     faults = []
-    for (unit, count, size), names in short.items():
+    for text, names in short.items():
         methods = ", ".join(list(names)[:_MOST])
         if len(names) > _MOST:
             methods += f" and {len(names) - _MOST} more"
-        has = f"the training text has {count:,} {unit}{'s' * (count != 1)}"
-        faults.append(f"{has}, less than a batch of {size:,} of {methods}")
-    unit, most, _ = min(short, key=lambda key: key[1])
+        faults.append(f"{describe_short_text(text)} of {methods}")
+    unit, most, _ = min(short, key=lambda text: text[1])
     option, given = ("--pairs", spec.pairs) if unit == "pair" else ("--corpus", spec.corpus)
     where = f"{option} {given}" if given else f"profile {spec.profile}"
     hint = f"give a longer text, or smaller batches, as with --set METHOD.batch_size={most}"

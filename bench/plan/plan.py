@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bench.config import profiles
 from bench.config.profiles import Profile
-from bench.config.run_spec import ALL_METHODS, MethodRequest, RunSpec
+from bench.config.run_spec import MethodRequest, RunSpec
 from bench.data import training_data
 from bench.data.data_source import DataSource
 from bench.data.mteb_names import suite_label
@@ -21,6 +21,7 @@ from bench.errors import DataError, InputError, MisplacedRecordError, NotCompara
 from bench.eval.recomputation import open_checker
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.nn.model_folder import ModelFolder, resolve_folder
+from bench.plan.all_methods import LeftOut, expand_all_methods, find_input_errors, leave_out_short_texts
 from bench.plan.backbones import profile_backbone
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import (
@@ -36,12 +37,13 @@ from bench.plan.cell_expansion import (
 from bench.plan.conflicts import find_conflict
 from bench.plan.job import Job, add_stages, make_job
 from bench.plan.plugin_forms import choose_plugin_forms
+from bench.plan.unused_options import describe_unused_options
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
 from bench.records.fingerprint import find_fact_differences
 from bench.records.look_alikes import find_look_alike, find_record_look_alike
 from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
-from bench.registry import METHODS, discover
+from bench.registry import METHODS
 from bench.stages import TRAIN, ComposedMethod, Stage, TrainedMethod, planned_steps
 
 T = TypeVar("T")
@@ -90,7 +92,11 @@ class JobState:
 
 @dataclass(frozen=True)
 class Plan:
-    """All jobs of a specification, in the order of the run."""
+    """All jobs of a specification, in the order of the run.
+
+    ``spec`` names the methods that "all" stands for, ``left_out`` those of "all" whose inputs are missing.
+    ``notes`` are about options that rows don't use.
+    """
 
     spec: RunSpec
     jobs: tuple[Job, ...]
@@ -98,6 +104,8 @@ class Plan:
     store: ResultStore
     training: TrainingData | None
     ids: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def states(self) -> Mapping[RecordPlace, JobState]:
@@ -167,10 +175,13 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     read = inputs or PlanInputs()
     profile = profiles.load_profile(spec.profile)
     suite_names = spec.suites or profile.suites
-    spec = replace(spec, methods=_expand_all_methods(spec.methods, suite_names))
-    cards = find_method_cards(spec.methods)
     if not suite_names:
         raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
+    find_errors = partial(_find_missing_inputs, spec, profile, read)
+    named = spec.methods
+    asked, left_out = expand_all_methods(named, suite_names, find_errors)
+    spec = replace(spec, methods=asked)
+    cards = find_method_cards(spec.methods)
     problems = _InputErrors()
     backbone = None
     if any(card.needs_backbone for card in cards):
@@ -178,16 +189,9 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     elif spec.backbone is not None:
         where = f"--backbone {spec.backbone}"
         problems.found.append(InputError("no method here starts from a backbone", where=where))
-    label = profile.name
-    if spec.backbone is not None and backbone is not None:
-        label = f"{profile.name}@{backbone.sha256[:8]}"
 
     def whole_cells(corpus_size: int, kept: _InputErrors, request: MethodRequest) -> list[Cell]:
-        def new(request: MethodRequest) -> list[Cell]:
-            card = METHODS.get(request.name, where=request.text).card
-            return make_cells(request, card, spec, profile, label, backbone, corpus_size, kept.get)
-
-        return drop_idle_seeds([add_members(cell, new) for cell in new(request)])
+        return _make_whole_cells(request, spec, profile, backbone, corpus_size, kept)
 
     trained, needed = [], set[str]()
     for request in spec.methods:
@@ -215,8 +219,14 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     forms = choose_plugin_forms(cells, [suite_label(name) for name in suite_names], spec, store)
     cells = [add_stages(cell, forms[cell.method], training) for cell in cells]
     check_copies(spec, cells)
-    check_batches(spec, cells, training)
     check_duplicate_names(groups)
+    ids = {request.text: group[0].method for request, group in zip(asked, groups, strict=True)}
+    of_all = {ids[request.text] for request in asked if request not in named}
+    cells, short = leave_out_short_texts(cells, training, of_all)
+    check_batches(spec, cells, training)
+    rows = {cell.method for cell in cells}
+    ids = {text: row for text, row in ids.items() if row in rows}
+    spec = replace(spec, methods=tuple(request for request in asked if request.text in ids))
     # seed by seed, so that a run which is stopped early still compares fairly
     cells.sort(key=lambda cell: -1 if cell.seed is None else cell.seed)
     jobs = tuple(
@@ -225,25 +235,9 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
         for name in suite_names
     )
     suites = {suite_label(name): tasks for name, tasks in suites.items()}
-    ids = {request.text: group[0].method for request, group in zip(spec.methods, groups, strict=True)}
-    return Plan(spec, jobs, suites, store, training, ids)
-
-
-def _expand_all_methods(
-    requests: Sequence[MethodRequest], suites: Sequence[str]
-) -> tuple[MethodRequest, ...]:
-    """Replace "all" by every method that stands alone, with vectors if a suite needs them."""
-    vectors = any(measure_of(suite).needs_vectors for suite in suites)
-    expanded: list[MethodRequest] = []
-    for request in requests:
-        if request.text != ALL_METHODS:
-            expanded.append(request)
-            continue
-        for _, method in discover():
-            card = method.card
-            if card.stands_alone and not (vectors and card.scores_pairs):
-                expanded.append(MethodRequest(card.name, card.name))
-    return tuple(expanded)
+    row_texts = {cell.method: _training_texts(cell) for cell in cells}
+    notes = tuple(describe_unused_options(spec, row_texts))
+    return Plan(spec, jobs, suites, store, training, ids, left_out + short, notes)
 
 
 class _InputErrors:
@@ -267,6 +261,42 @@ class _InputErrors:
             raise self.found[0]
         if errors:
             raise InputError(f"{len(errors)} inputs are missing or wrong: {' | '.join(errors)}")
+
+
+def _make_whole_cells(
+    request: MethodRequest,
+    spec: RunSpec,
+    profile: Profile,
+    backbone: ModelFolder | None,
+    corpus_size: int,
+    kept: _InputErrors,
+) -> list[Cell]:
+    """Return a request's cells with their members; ``kept`` gets the errors for missing models."""
+    label = profile.name
+    if spec.backbone is not None and backbone is not None:
+        label = f"{profile.name}@{backbone.sha256[:8]}"
+
+    def new(request: MethodRequest) -> list[Cell]:
+        card = METHODS.get(request.name, where=request.text).card
+        return make_cells(request, card, spec, profile, label, backbone, corpus_size, kept.get)
+
+    return drop_idle_seeds([add_members(cell, new) for cell in new(request)])
+
+
+def _find_missing_inputs(
+    spec: RunSpec, profile: Profile, read: PlanInputs, request: MethodRequest
+) -> list[InputError]:
+    """Return the errors for the inputs that a method lacks and that most methods do without."""
+    # Backbone, training text, dev set and suites are everyone's: the plan raises their errors.
+    kept = _InputErrors()
+    needs_backbone = METHODS.get(request.name).card.needs_backbone
+    backbone = _InputErrors().get(lambda: read.backbone(spec, profile)) if needs_backbone else None
+    try:
+        cells = _make_whole_cells(request, spec, profile, backbone, 0, kept)
+    except InputError:  # a wrong option: raised again when the final cells are made
+        return []
+    texts = set[str]().union(*map(_training_texts, cells))
+    return find_input_errors(request, cells, kept.found, texts, spec, profile)
 
 
 def _training_texts(cell: Cell) -> set[str]:

@@ -20,6 +20,7 @@ from bench.training.checkpoint import Checkpoint, OptimizerState
 from bench.training.distributed import RandomState, average_gradients, broadcast_from_first
 from bench.training.mixed_precision import MasterWeights, use_full_float32
 from bench.training.randomness import generator
+from bench.training.training_watch import announce_training
 from bench.training.two_phase_step import Objective, as_objective, compile_device_half, prepare_steps
 
 State = dict[str, Tensor]
@@ -131,6 +132,7 @@ def train(
     module, ahead = halves.module, halves.device.type == "cuda"
     stepper = _Stepper(halves, encoder, settings, plain=halves is not objective)
     module.train()
+    announce_training(halves, encoder, rows)
     checkpoint = checkpoint or Checkpoint(None)
     checkpoint.parts |= {"optimizer": OptimizerState(stepper.optimizer), "history": history}
     checkpoint.parts["random"] = RandomState(halves.device)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from bench.cli.options import check_device, make_spec, print_json, print_stderr
+from bench.cli.plan_notes import print_plan_notes
 from bench.cli.terminal import format_grids, progress_bar
 from bench.cli.trained_rows import choose_trained_row
 from bench.config import profiles
@@ -53,6 +54,7 @@ def probe_training(
     wanted = _parse_quantities(names)
     rows = (choose_trained_row(method, options) for method in methods)
     plan = make_plan(make_spec({**options, "methods": ",".join(rows)}))
+    print_plan_notes(plan)
     spec = plan.spec
     check_device(spec.device)
     check_probed_plan(plan)

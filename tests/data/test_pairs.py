@@ -145,7 +145,6 @@ def test_unused_or_unfit_texts_are_refused(cli: Cli, tmp_path: Path) -> None:
     one, damaged = (str(write(tmp_path, text, f"{n}.tsv")) for n, text in enumerate(("a\tb\n", "a\tb\na\n")))
     for methods, option, path, facts in (
         ("simcse", "--pairs", file, (f"--pairs {file}", "no method", "pairs")),
-        ("untrained", "--pairs", file, (f"--pairs {file}", "no method", "trains")),
         ("sup_simcse", "--corpus", file, (f"--corpus {file}", "learn from pairs")),
         ("sup_simcse", "--pairs", one, ("1 pair", "batch of 64", "sup_simcse")),
         ("sup_simcse", "--pairs", damaged, ("1.tsv:2", "1 column")),
