@@ -18,6 +18,7 @@ from bench.records.record import RecordPlace, RunRecord, is_supervised
 from bench.records.sealed_plan import SealedPlan, load_plan
 from bench.records.store import ResultStore
 from bench.render.grid import DASH, Grid
+from bench.render.row_names import join_names
 from bench.reports.method_family import MethodFamily, choose_family
 from bench.reports.record_groups import by_method, by_profile_and_suite, check_comparable, round_averages
 
@@ -194,7 +195,7 @@ class Campaign:
 
     def apart_note(self, methods: Iterable[str], how: str = " (--rank-supervised ranks them)") -> list[str]:
         """Return a note that lists a table's supervised methods, which are unranked."""
-        names = ", ".join(dict.fromkeys(map(self.shown, filter(self.apart.__contains__, methods))))
+        names = join_names(dict.fromkeys(map(self.shown, filter(self.apart.__contains__, methods))))
         return [f"Supervised, so not ranked with the others: {names}{how}."] * bool(names)
 
     def title(self, subject: str, records: Sequence[RunRecord]) -> str:

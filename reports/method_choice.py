@@ -118,7 +118,7 @@ def use_short_ids(campaign: Campaign) -> Campaign:
     for row, runs in by_method(campaign.records).items():
         options = _split_options(runs[0])
         rows[row] = RowParts(runs[0].name, row if options is None else runs[0].name, options or ())
-    named = name_rows(rows, "{}[{}]")
+    named = name_rows(rows, "{}[{}]", ",")
     return replace(campaign, names=named.names, footnotes=named.footnotes)
 
 

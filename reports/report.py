@@ -98,7 +98,7 @@ def _name_rows(campaign: Campaign, form: str) -> Campaign:
     return use_published_names(campaign) if form in ("latex", "html") else use_short_ids(campaign)
 
 
-def _finish_grids(grids: Sequence[Grid], form: str, look: TableOptions, campaign: Campaign) -> Sequence[Grid]:
+def _finish_grids(grids: Sequence[Grid], form: str, look: TableOptions, campaign: Campaign) -> list[Grid]:
     """Return tables with footnotes on their rows' names; in LaTeX with the deviations that are asked for."""
     marked = [mark_rows(grid, campaign.footnotes) for grid in grids]
     return [latex.limit_deviations(grid, look.sd) for grid in marked] if form == "latex" else marked

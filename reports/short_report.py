@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.render.formats import Screen, fit_columns, render_grids, select_columns
@@ -56,11 +56,13 @@ def render_short_report(
         return "\n".join(
             filter(None, [format_answers(answers, look.screen), _render_long(marked, look.screen)])
         )
-    shown = list(grids)
+    shown, footnotes = list(grids), dict(campaign.footnotes)
     for place, board in enumerate(() if look.columns else boards):
-        shown[place] = _fit_leaderboard(grids[place], board, look.screen)
+        names = _shorten_row_names(board, look.screen)
+        footnotes |= {names[name]: note for name, note in campaign.footnotes.items() if name in names}
+        shown[place] = _fit_leaderboard(grids[place], board, look.screen, names)
     columns = sum(len(grid.header) - len(fit.header) for grid, fit in zip(grids, shown, strict=True))
-    marked = [mark_rows(replace(grid, notes=()), campaign.footnotes) for grid in shown]
+    marked = [mark_rows(replace(grid, notes=()), footnotes) for grid in shown]
     tables = render_grids(marked, "text", screen=look.screen)
     notes, caveats = _join_notes(grids, look.screen), record_notes(campaign.records)
     return format_short_text(answers, tables, notes, look.screen, caveats=caveats, columns=columns)
@@ -84,11 +86,18 @@ def _list_answers(boards: Sequence[Leaderboard], screen: Screen) -> list[str]:
     return answers
 
 
-def _fit_leaderboard(grid: Grid, board: Leaderboard, screen: Screen) -> Grid:
+def _shorten_row_names(board: Leaderboard, screen: Screen) -> dict[str, str]:
+    """Return the rows' names as they fit the screen."""
+    names = [row.method for row in board.rows]
+    if screen.width is None:
+        return {name: name for name in names}
+    return shorten_names(names, max(_SHORTEST, screen.width - _OTHERS))
+
+
+def _fit_leaderboard(grid: Grid, board: Leaderboard, screen: Screen, names: Mapping[str, str]) -> Grid:
     """Return the columns of a leaderboard that fit the screen, with long names and reasons shortened."""
     if screen.width is None:
         return grid
-    names = shorten_names([row.method for row in board.rows], max(_SHORTEST, screen.width - _OTHERS))
     rows = []
     for row, cells in zip(board.rows, grid.rows, strict=True):
         own = f"{row.method} has "  # the row names the method already

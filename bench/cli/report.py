@@ -138,14 +138,15 @@ def report_command(
     from bench.reports.report import TableOptions, all_figures, render_report
     from bench.reports.short_report import render_short_report
 
-    paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}  # in this order
+    paper = {name: chosen.pop(name) for name in ("style", "caption", "label", "cites")}
     if given := [f"--{name.removesuffix('s')}" for name, value in paper.items() if value is not None]:
         form = _check_latex_format(form, table, given[0])
     _check_form_options(form, {"--standalone": standalone, "--sd": sd is not None}, "latex", "LaTeX")
     _check_form_options(form, {"--width": width is not None, "--details": details}, "text", "text")
     source, damaged = _load_campaign(**chosen)
     try:
-        style = parse_style(*paper.values(), source.records)
+        cites = paper["cites"]
+        style = parse_style(paper["style"], paper["caption"], paper["label"], cites, source.records)
         look = TableOptions(parse_columns(columns), get_screen(width), style, sd or "avg")
         if form == "text":
             tables = render_short_report(source, look, table, details=details)

@@ -316,7 +316,7 @@ def _row_label(label: Value) -> str:
     lines = _break_label(label)
     if not isinstance(label, str) or len(lines) == 1:
         return _split_cell(label, "", 2)[0]
-    stacked = r" \\ ".join(map(escape_latex, lines))
+    stacked = r" \\ ".join(escape_latex(line.rstrip()) for line in lines)
     return rf"\begin{{tabular}}[t]{{@{{}}l@{{}}}}{stacked}\end{{tabular}}"
 
 

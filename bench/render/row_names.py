@@ -39,7 +39,7 @@ class RowNames:
     footnotes: Mapping[str, str] = field(default_factory=dict)
 
 
-def name_rows(rows: Mapping[str, RowParts], form: str = "{}, {}") -> RowNames:
+def name_rows(rows: Mapping[str, RowParts], form: str = "{}, {}", comma: str = ", ") -> RowNames:
     """Name the rows of tables by what distinguishes them.
 
     An option that all rows of a method share stands in a footnote. Rows that would share a name keep their
@@ -48,6 +48,7 @@ def name_rows(rows: Mapping[str, RowParts], form: str = "{}, {}") -> RowNames:
     Args:
         rows: Parts of each name, by the row's id.
         form: How a name is written with the options that distinguish it.
+        comma: What stands between these options.
 
     >>> rows = {f"simcse[lr=1,steps={n}]": RowParts("simcse", "SimCSE", ("lr=1", f"steps={n}")) for n in "23"}
     >>> named = name_rows(rows)
@@ -62,7 +63,7 @@ def name_rows(rows: Mapping[str, RowParts], form: str = "{}, {}") -> RowNames:
     for row, parts in rows.items():
         common = [option for option in parts.options if option in shared[parts.method]]
         rest = [option for option in parts.options if option not in common]
-        name = form.format(parts.head, ", ".join(rest)) if rest else parts.head
+        name = form.format(parts.head, comma.join(rest)) if rest else parts.head
         names[row] = parts.whole or name
         if common and not parts.whole:
             footnotes[names[row]] = f"{parts.head}: {', '.join(common)}"
@@ -70,6 +71,16 @@ def name_rows(rows: Mapping[str, RowParts], form: str = "{}, {}") -> RowNames:
         names = {row: row if name in shared_names else name for row, name in names.items()}
     used = set(names.values())
     return RowNames(names, {name: note for name, note in footnotes.items() if name in used})
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return names as a list in a sentence, with semicolons where a name has a comma.
+
+    >>> join_names(["SimCSE", "TNCSE"]), join_names(["SimCSE", "SimCSE, steps=20", "TNCSE"])
+    ('SimCSE, TNCSE', 'SimCSE; SimCSE, steps=20; TNCSE')
+    """
+    listed = list(names)
+    return ("; " if any(", " in name for name in listed) else ", ").join(listed)
 
 
 def number_footnotes(

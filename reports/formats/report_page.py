@@ -23,6 +23,7 @@ from bench.render.grid import (
     format_p_value,
     format_score,
 )
+from bench.render.row_names import join_names
 from bench.render.template import own_file, page_environment
 from bench.reports.campaign import Campaign
 from bench.reports.merge_campaigns import list_unreadable
@@ -74,6 +75,7 @@ def report_environment() -> Environment:
     environment = page_environment()
     environment.policies["json.dumps_kwargs"] = {"sort_keys": True, "separators": (",", ":")}
     environment.filters |= {
+        "names": join_names,
         "drawn": Markup,  # our own marks
         "svg": _svg_markup,
         "legend": _legend_markup,

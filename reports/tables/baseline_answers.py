@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from bench.render.grid import BEST, SCALE, format_score
 from bench.render.method_names import printed_name
+from bench.render.row_names import join_names
 from bench.reports.tables.baseline_family import AHEAD, BEHIND, EQUAL, OPEN
 from bench.reports.tables.leaderboard import Leaderboard
 
@@ -62,6 +63,6 @@ def _fit_names(names: Sequence[str], room: int) -> str:
     """Return as many names as fit, with the number of the others; "" if fewer than two of several fit."""
     for count in range(len(names), min(2, len(names)) - 1, -1):
         rest = f" and {len(names) - count} more" if count < len(names) else ""
-        if len(listed := ", ".join(names[:count]) + rest) <= room:
+        if len(listed := join_names(names[:count]) + rest) <= room:
             return listed
     return ""

@@ -12,6 +12,7 @@ import numpy as np
 from bench.comparison.method_family import DEFAULT_BASELINE, find_default_baseline
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import SCALE, no_width, shorten_names
+from bench.render.row_names import join_names
 from bench.reports.campaign import Campaign
 from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, PairwiseTests
 
@@ -198,7 +199,7 @@ def _best_note(campaign: Campaign, tests: PairwiseTests) -> str:
     if len(names) == len(tests.of().methods):
         return "May be the best on average: any of the tested rows."
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"May be the best on average: {', '.join(names[:_MOST_NAMES])}{more}."
+    return f"May be the best on average: {join_names(names[:_MOST_NAMES])}{more}."
 
 
 def _family_notes(campaign: Campaign, family: BaselineFamily, tests: PairwiseTests) -> list[str]:

@@ -10,6 +10,7 @@ from bench.data.published_tables import PublishedFigure, PublishedRow, load_figu
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, format_number, mean_or_none
 from bench.render.method_names import printed_name
+from bench.render.row_names import join_names
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, main_metric
 from bench.reports.tables.leaderboard import OF_COLUMNS, OVER_SEEDS, LeaderboardRow, make_leaderboard
@@ -67,7 +68,7 @@ def efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
     ]
     notes.append("As recorded: costs, sizes and times, which only measuring again confirms.")
     if lacking:
-        notes.append(f"No GMAC for {', '.join(lacking)}: bench run --probes cost measures it.")
+        notes.append(f"No GMAC for {join_names(lacking)}: bench run --probes cost measures it.")
     if any(_cost_facts(record).get("gmac") == 0 for record in records):
         notes.append("GMAC 0: a table of token vectors, no transformer; the lookups aren't counted.")
     title = campaign.title("Efficiency", records)

@@ -13,6 +13,7 @@ from bench.comparison.selection import group_by
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.records.record import RunRecord, safe_name
 from bench.render.grid import DASH, SCALE, Grid, Quoted, ScoreCell, Value
+from bench.render.row_names import join_names
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import (
     EXTERNAL_MODELS,
@@ -345,7 +346,7 @@ def _setting_notes(campaign: Campaign, settings: Sequence[OrderSetting]) -> list
     for setting in ours:
         for name in filter(printed.__contains__, setting.variants):
             shown = campaign.shown(setting.names[name])
-            others = ", ".join(map(campaign.shown, setting.variants[name]))
+            others = join_names(map(campaign.shown, setting.variants[name]))
             choice = f"{shown} stands for the printed {name}, by its shorter id; not {others}."
             notes.append(f"{setting.name}: {choice}")
     if campaign.known:
@@ -364,7 +365,7 @@ def _omission_notes(
         notes.append(f"Fewer than {LEAST} methods in common, so left out: {'; '.join(pairs)}.")
     for setting in settings:
         for why, methods in group_by(setting.left_out, setting.left_out.__getitem__).items():
-            names = ", ".join(map(campaign.shown, methods))
+            names = join_names(map(campaign.shown, methods))
             notes.append(f"Left out of {setting.name}, {why}: {names}.")
     return notes
 

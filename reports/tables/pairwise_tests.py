@@ -19,6 +19,7 @@ from bench.comparison.selection import Group, sort_runs_by_seed
 from bench.comparison.unit_notes import describe_units
 from bench.records.record import ALL, AVERAGE, RunRecord
 from bench.render.grid import DASH, format_interval, no_width
+from bench.render.row_names import join_names
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, finished_records, main_metric, task_scores
 from bench.stats.item_units import LinkedTasks
@@ -456,12 +457,12 @@ def ranking_notes(
         f"and bold settle. They are {describe_tests(ranking)}; --table significance has every pair.",
     ]
     if ranking.left_out:
-        names = ", ".join(map(shown, ranking.left_out))
+        names = join_names(map(shown, ranking.left_out))
         notes.append(f"One seed, so no test and no rank: {names}, not counted in the others' ranks.")
     notes += few_seeds
     if untested := ranking.untested:
         methods = dict.fromkeys(name for pair in untested for name in (pair.first, pair.second))
-        names = ", ".join(map(shown, methods))
+        names = join_names(map(shown, methods))
         notes.append(
             f"Not tested against each other: {names}, which have no seeds; bench stats draws the "
             "items for such tests."

@@ -14,7 +14,7 @@ from bench.registry import own_methods
 from bench.render.formats import check_columns, column_positions, pick_columns
 from bench.render.grid import CAPTION, Grid, ScoreCell, Value, format_score
 from bench.render.latex import DEVIATIONS, limit_deviations
-from bench.render.row_names import mark_rows
+from bench.render.row_names import join_names, mark_rows
 from bench.reports.campaign import Campaign
 from bench.reports.method_choice import paper_name
 from bench.reports.record_groups import (
@@ -269,7 +269,7 @@ def _seed_lists(campaign: Campaign, blocks: Sequence[Sequence[RunRecord]]) -> li
         methods = group_by(_method_seeds(records).items(), lambda entry: entry[1])
         parts = []
         for seeds, entries in sorted(methods.items(), key=lambda group: -len(group[1])):
-            names = ", ".join(campaign.shown(method) for method, _ in entries)
+            names = join_names(campaign.shown(method) for method, _ in entries)
             parts.append(f"{seed_range(seeds)}: {names}" if len(methods) > 1 else seed_range(seeds))
         texts.append("; ".join(parts) and f"Rows have {'; '.join(parts)}.")
     return _block_sentences(blocks, texts)
@@ -295,7 +295,7 @@ def _external_rows(campaign: Campaign, records: Sequence[RunRecord]) -> str:
     others = {record.method for record in records if record.name in EXTERNAL_MODELS}
     if not others or profile_title(records) == _AS_THEY_ARE:
         return ""
-    named = ", ".join(campaign.shown(method) for method in by_method(records) if method in others)
+    named = join_names(campaign.shown(method) for method in by_method(records) if method in others)
     return f"{_AS_THEY_ARE.capitalize()}, of other models: {named}."
 
 

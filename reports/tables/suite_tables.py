@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from bench.comparison.selection import group_by
 from bench.render.grid import Grid, ScoreCell, Value
+from bench.render.row_names import join_names
 from bench.reports.campaign import Campaign
 from bench.reports.record_groups import SUPERVISED_GROUP, by_profile_and_suite
 from bench.reports.tables.leaderboard import OF_COLUMNS, Leaderboard, LeaderboardRow, make_leaderboard
@@ -68,7 +69,7 @@ def _block_notes(campaign: Campaign, tables: Sequence[Leaderboard]) -> tuple[str
     first, single, others = [], [], []
     for table in tables:
         first.append(table.notes[:1])
-        names = ", ".join(campaign.shown(row.method) for row in table.rows if row.finished == 1)
+        names = join_names(campaign.shown(row.method) for row in table.rows if row.finished == 1)
         single.append([f"One run, so no standard deviation: {names}."] * bool(names))
         others.append([note for note in table.notes[1:] if not note.startswith(OF_COLUMNS)])
     captions = group_by(tables, lambda table: table.bold)

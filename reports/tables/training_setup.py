@@ -13,6 +13,7 @@ from bench.data.mteb_names import FILES
 from bench.records.environment import read_cpu
 from bench.records.fingerprint import drop_latest_defaults
 from bench.records.record import RunRecord, find_dev_tasks
+from bench.render.row_names import join_names
 from bench.reports.record_groups import LAST_NOTE, by_method, table_facts
 
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
@@ -159,4 +160,4 @@ def _listed_note(note: str, texts: Iterable[str]) -> tuple[str, ...]:
 
 def _abbreviate_list(names: Sequence[str]) -> str:
     rest = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + rest
+    return join_names(names[:_MOST_NAMES]) + rest

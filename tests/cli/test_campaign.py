@@ -124,8 +124,8 @@ def test_names_out_of_the_folder_taken_and_unportable_ones_are_refused(cli: Cli,
     for new in ("../x", "/x", "a/b", "..", ".x", "taken", "con", "local"):
         for action in ("copy", "rename"):
             assert "NEW: " in refusal(cli, "campaign", action, "local", new)
-    for action in (("copy", "no", "x"), ("rename", "no", "x"), ("remove", "no"), ("remove", "taken")):
-        assert "no campaign" in refusal(cli, "campaign", *action)
+    for words in (("copy", "no", "x"), ("rename", "no", "x"), ("remove", "no"), ("remove", "taken")):
+        assert "no campaign" in refusal(cli, "campaign", *words)
     assert "type local" in refusal(cli, "campaign", "remove", "results/local")
     (results / "link").symlink_to(results / "local")
     assert "a link" in refusal(cli, "campaign", "remove", "link")
@@ -153,7 +153,7 @@ def test_an_interrupted_copy_leaves_nothing(results: Path, monkeypatch: pytest.M
         (target / "mini").mkdir()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(campaign_upkeep.shutil, "copytree", interrupt)
+    monkeypatch.setattr(shutil, "copytree", interrupt)
     with pytest.raises(KeyboardInterrupt):
         campaign_upkeep.copy_campaign(results, "local", "second")
     assert [path.name for path in results.iterdir()] == ["local"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.comparison.labels import print_labels
+from bench.render.formats import Screen
 from bench.render.grid import Grid
 from bench.render.row_names import RowParts, mark_rows, name_rows
 from bench.reports.campaign import Campaign
@@ -88,6 +89,14 @@ def test_text_and_markdown_have_short_ids_with_footnotes(source: Campaign) -> No
         assert re.search(r"[¹²] tncse: lr=1e-05\.", text)
         assert SET not in text
         assert "eval_every=10,steps" not in text
+
+
+def test_a_shortened_name_keeps_its_footnote(source: Campaign) -> None:
+    long = "simcse[" + ",".join(f"option_{letter}=1" for letter in "abc") + "]"
+    rows = [replace(record, method=f"{long[:-1]},x={x * 60}]") for x in "12" for record in source.records[:3]]
+    narrow = render_short_report(replace(source, records=tuple(rows)), TableOptions(screen=Screen(70)))
+    assert (narrow.count("¹"), narrow.count("...111]¹"), narrow.count("...222]¹")) == (3, 1, 1)
+    assert "option_a=1, option_b=1, option_c=1." in narrow
 
 
 def test_latex_has_superscripts_and_no_brackets_in_names(source: Campaign) -> None:

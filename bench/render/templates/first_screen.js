@@ -138,7 +138,7 @@
           card.querySelector("b").textContent = String(names.length);
           card.querySelector(".card-title").textContent = titles[answer];
           const list = card.querySelector(".names");
-          list.textContent = names.join(", ");
+          list.textContent = names.join(names.some((name) => name.includes(", ")) ? "; " : ", ");
         }
       }
 
