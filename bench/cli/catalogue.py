@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.help_panels import bench_command
 from bench.cli.options import (
     PATH,
     data_option,
@@ -30,7 +31,7 @@ NameRows = list[tuple[str, str]]
 _CARD = 14
 
 
-@click.command("list")
+@bench_command("list")
 @click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
 @plugin_option
 @results_option
@@ -124,7 +125,7 @@ def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-@click.command()
+@bench_command()
 @click.argument("method", shell_complete=completion.method)
 @strict_option(
     "--profile",
