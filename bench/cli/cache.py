@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.help_panels import bench_group
+from bench.cli.commands import bench_group
 from bench.cli.options import print_stderr, results_option
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, printable

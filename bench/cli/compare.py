@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.item_differences import (
     OWN_OPTIONS,
     SHARED_OPTIONS,

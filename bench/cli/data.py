@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.help_panels import bench_group
+from bench.cli.commands import bench_group
 from bench.cli.options import PATH, data_option, format_option, results_option
 from bench.cli.round_trip_translation import rtt_command
 from bench.cli.strict_options import strict_option

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.encoder_plan import plan_encoder, prepare_encoder
-from bench.cli.help_panels import bench_command
 from bench.cli.modes import check_mode
 from bench.cli.options import PATH, load_plugin_options, spec_options
 from bench.cli.signals import finish_command
@@ -67,10 +67,10 @@ def export_command(
     block: int,
     **options: Any,
 ) -> None:
-    """Save an encoder as a folder for other libraries, or write vectors.
+    """Save an encoder for other libraries, or write vectors.
 
-    Transformers, sentence-transformers and bench.load read it. Give the options of the `bench run` that
-    trained it, and its finished stages are reused.
+    Transformers, sentence-transformers and bench.load read the folder. Give the options of the `bench run`
+    that trained it, and its finished stages are reused.
 
     --vectors writes a .npy file: float32, row i for line i; an empty line is an error. Memory use is
     independent of the text's length.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.commands import bench_command
 from bench.cli.compare import make_item_drawer
-from bench.cli.help_panels import bench_command
 from bench.cli.options import (
     details_option,
     filter_options,

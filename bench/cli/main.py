@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from bench.cli import completion
-from bench.cli.help_panels import BenchGroup, HelpPanels, MissingInputError
+from bench.cli.commands import BenchGroup, HelpPanels, MissingInputError
 from bench.cli.interrupts import describe_interrupt
 from bench.cli.signals import handle_sigterm
 from bench.cli.strict_options import strict_option

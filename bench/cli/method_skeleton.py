@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.options import write_file
 from bench.errors import InputError
 

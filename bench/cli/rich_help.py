@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -11,13 +12,7 @@ from rich_click.rich_help_formatter import RichHelpFormatter
 from rich_click.rich_help_rendering import get_rich_help_text, get_rich_usage
 from rich_click.rich_panel import RichCommandPanel, RichOptionPanel
 
-from bench.cli.help_panels import (
-    BenchGroup,
-    HelpPanels,
-    describe_hidden_options,
-    format_examples,
-    group_options,
-)
+from bench.cli.help_panels import describe_hidden_options, format_examples, group_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,21 +38,34 @@ class _OptionPanel(RichOptionPanel):
         return table
 
 
-def render_help(command: HelpPanels, ctx: click.Context, width: int | None = None) -> str:
-    """Return the help with styles, at most ``WIDEST`` characters wide; ``width``: default the terminal's."""
+def render_help(
+    command: click.Command,
+    ctx: click.Context,
+    sections: Mapping[str, Sequence[click.Command]],
+    examples: Sequence[str],
+    width: int | None = None,
+) -> str:
+    """Return the help of a command with styles.
+
+    Args:
+        command: The command.
+        ctx: Its context.
+        sections: Commands of a group by the titles of their sections.
+        examples: Command lines at the end.
+        width: Characters of a line, at most ``WIDEST``; default: the terminal's.
+    """
     config = RichHelpConfiguration(theme=THEME, max_width=WIDEST, text_markup="ansi")
     formatter = RichHelpFormatter(config=config, width=width)
     drawn, context = cast(Any, command), cast(Any, ctx)  # both are read only for click's own attributes
     get_rich_usage(formatter, ctx.command_path, " ".join(command.collect_usage_pieces(ctx)))
     get_rich_help_text(drawn, context, formatter)
-    if isinstance(command, BenchGroup):
-        for title, commands in command.list_sections().items():
-            panel = RichCommandPanel(title, [str(each.name) for each in commands])
-            formatter.write(panel.render(drawn, context, formatter))
+    for title, commands in sections.items():
+        panel = RichCommandPanel(title, [str(each.name) for each in commands])
+        formatter.write(panel.render(drawn, context, formatter))
     for title, options in group_options(command, ctx).items():
         names = [option.opts[-1] for option in options]
         formatter.write(_OptionPanel(title, names).render(drawn, context, formatter))
-    lines = list(format_examples(command.examples)) if command.examples else []
+    lines = list(format_examples(examples))
     if hint := describe_hidden_options(command, ctx):
         lines[:0] = [hint, ""]
     for line in lines:

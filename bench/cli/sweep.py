@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.run import (
     estimate_option,

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.options import results_option
 from bench.cli.strict_options import strict_option
 from bench.errors import printable

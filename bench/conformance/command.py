@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli import completion
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.options import write_file
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar

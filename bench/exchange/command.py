@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from bench.cli import completion
 from bench.cli.catalogue import format_card
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.modes import check_mode, require_parameter
 from bench.cli.options import (
     PATH,
@@ -76,11 +76,11 @@ def bundle_command(
     results: Path,
     data_dir: Path | None,
 ) -> None:
-    """Put a campaign into one file that others can merge, or unpack one.
+    """Put a campaign into one file, or unpack one.
 
     The bundle holds the records with their predictions, the source of plug-in methods, the profile, the
     versions of all installed packages, the report and the output of bench verify. Any finding of bench
-    verify stops it (exit code 1). Equal campaigns give equal bytes.
+    verify stops it (exit code 1). Equal campaigns give equal bytes. bench merge adds it to a folder.
 
     With --extract, the folder gets results/ with the campaign, and plugins/ with the source of its plug-in
     methods, whose cards are printed. That code runs only with --plugin of other commands. Check the records

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.modes import check_mode
 from bench.cli.options import (
     PATH,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.options import PATH, check_device, make_spec, spec_options
 from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.options import PATH, check_device, make_spec, print_stderr, run_options
 from bench.cli.run import (
     estimate_option,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.options import PATH, data_option, print_stderr, require_option, results_option
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench.cli.help_panels import bench_command
+from bench.cli.commands import bench_command
 from bench.cli.modes import check_mode
 from bench.cli.options import combine_options, data_option, format_option, load_plugin_options, write_file
 from bench.cli.repetition import repeat_record

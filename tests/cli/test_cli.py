@@ -251,7 +251,7 @@ BAD = [
     ("run --methods 'noise[a=\x1b]'", "--methods: 'noise[a=\\x1b]'"),
     ("run --methods noise --set 'noise.scale=1\n'", "--set: 'noise.scale=1\\n'"),
     ("run --methods 'hf:m\udcff'", "--methods: 'hf:m\\udcff'"),
-    ("run", "bench run: ", "'--methods'"),
+    ("run --seeds 1-2", "bench run: ", "'--methods'"),
     ("rum", "'rum'"),
     ("report", "'local'", "bench run"),
     ("report --format pdf", "'pdf'"),

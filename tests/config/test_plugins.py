@@ -102,12 +102,14 @@ def test_a_record_says_where_its_method_came_from_and_repeats_with_it(cli: Cli, 
     record = json.loads((tmp_path / RECORD).read_text())
     assert record["provenance"]["plugins"] == {"mine": {"file": "mine.py", "sha256": sha256(file)}}
     assert str(tmp_path) not in (tmp_path / RECORD).read_text()
-    code, out, _ = cli("rerun", RECORD, "--plugin", "mine.py")
+    code, out, _ = cli("verify", RECORD, "--rerun", "--plugin", "mine.py")
     assert (code, out.startswith("equal")) == (0, True)
     assert "done already" in cli(*RUN)[2]
     assert "hashed sentences" in cli("show", "mine", "--plugin", "mine.py")[1]
     METHODS.forget(METHODS.origin("mine"))
-    assert not missing_facts(refusal(cli, "rerun", RECORD), "'mine.py'", sha256(file)[:12], "--plugin FILE")
+    assert not missing_facts(
+        refusal(cli, "verify", RECORD, "--rerun"), "'mine.py'", sha256(file)[:12], "--plugin FILE"
+    )
 
 
 def test_an_edited_file_is_another_specification(cli: Cli, tmp_path: Path) -> None:
@@ -119,9 +121,9 @@ def test_an_edited_file_is_another_specification(cli: Cli, tmp_path: Path) -> No
     cause = f"(plug-in file mine then {was}, now {sha256(file)[:12]})"  # and no other
     code, _, err = cli(*RUN)
     assert (code, err.count(f"not run, {RECORD}: "), err.count(cause)) == (1, 2, 2), err
-    assert cause in refusal(cli, "rerun", RECORD, "--plugin", "mine.py", code=3)
+    assert cause in refusal(cli, "verify", RECORD, "--rerun", "--plugin", "mine.py", code=3)
     assert cli(*RUN, "--force")[0] == 0
-    assert cli("rerun", RECORD, "--plugin", "mine.py")[0] == 0
+    assert cli("verify", RECORD, "--rerun", "--plugin", "mine.py")[0] == 0
 
 
 def test_a_package_enters_provenance_and_no_key(cli: Cli, tmp_path: Path) -> None:
@@ -132,10 +134,10 @@ def test_a_package_enters_provenance_and_no_key(cli: Cli, tmp_path: Path) -> Non
     assert record["provenance"]["plugins"]["noise"]["package"] == "bench-test-methods"
     gone = {"gone": {"package": "gone-methods", "version": "2", "module": "gone"}}
     forge(path, lambda record: record["provenance"].update(plugins=gone))
-    err = refusal(cli, "rerun", str(path))
+    err = refusal(cli, "verify", str(path), "--rerun")
     assert not missing_facts(err, "'gone'", "'gone-methods'", "version '2'", "--plugin FILE|PACKAGE")
     forge(path, lambda record: record["provenance"].update(plugins=["no mapping"]))
-    assert cli("rerun", str(path))[0] == 0
+    assert cli("verify", str(path), "--rerun")[0] == 0
 
 
 @pytest.mark.slow
