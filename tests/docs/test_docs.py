@@ -75,7 +75,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_names_in_the_text_exist() -> None:
     named = {span for text in docs.TEXTS.values() for span in docs.spans(text)}
-    known = {"--help", "--version", "--debug", "--depth"}  # the last one is git's
+    known = {"--help", "--help-all", "--version", "--debug", "--depth"}  # the last one is git's
     known |= {name for option in every_option() for name in option.opts}
     own = [span for span in named if not span.startswith("python -m ")]  # no scripts
     assert {word.split("=")[0] for span in own for word in span.split() if word.startswith("--")} <= known
