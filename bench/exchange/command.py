@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.catalogue import format_card
+from bench.cli.card_sections import format_card
 from bench.cli.commands import bench_command
 from bench.cli.modes import check_mode, require_parameter
 from bench.cli.options import (
