@@ -103,7 +103,7 @@ POOLINGS = "cls, avg, avg_first_last, avg_last_two, pooler, mask, last, weighted
         ("list suites", ["sts7 "]),
         ("list profiles", ["minilm "]),
         ("list probes", ["overlap "]),
-        ("show untrained", [f"  {POOLINGS}  ", "bert_base (pooling=avg_first_last)"]),
+        ("show untrained", [f"pooling cls {POOLINGS} how", "bert_base (pooling=avg_first_last)"]),
     ],
 )
 def test_lists_and_cards(cli: Cli, command: str, facts: list[str]) -> None:

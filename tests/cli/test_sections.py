@@ -1,4 +1,4 @@
-"""Sections of a method's card: whole lines in a pipe, columns that fit a terminal, texts that it can't obey."""
+"""Sections of a method's card: whole lines in a pipe, columns that fit a terminal, inert texts."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ def test_a_card_in_a_pipe_has_a_line_for_each_fact(cli: Cli) -> None:
     start = lines.index("Options")
     rows = [line.split() for line in lines[start + 2 : start + 2 + len(card.options)]]
     assert [row[:2] for row in rows] == [[each.name, format_value(each.default)] for each in card.options]
+    found = [line for line in lines[start:] if line]
     for option in card.options:  # a script finds an option with its meaning
-        assert any(
-            line.split()[0] == option.name and line.endswith(option.help) for line in lines[start:] if line
-        )
+        assert [line for line in found if line.split()[0] == option.name and line.endswith(option.help)]
 
 
 def test_options_of_stages_have_sections_of_their_own(cli: Cli) -> None:
@@ -55,8 +54,8 @@ def test_a_card_fits_a_terminal(name: str, width: int) -> None:
     card = discover().get(name).card
     lines = list(format_card(card, width))
     assert max(map(len, lines)) <= max(width, 72)
-    whole, wrapped = (" ".join(" ".join(found).split()) for found in (format_card(card), lines))
-    assert sorted(whole.split()) == sorted(wrapped.split())
+    whole, wrapped = (sorted("".join(found).replace(" ", "")) for found in (format_card(card), lines))
+    assert whole == wrapped
 
 
 def test_a_terminal_gets_wrapped_lines(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,12 +80,6 @@ def test_no_terminal_obeys_a_card() -> None:
 def test_columns_are_aligned_and_continued() -> None:
     section = Section("T", (("a", "x", "one two three four five six"), ("long", "", "y")), ("n", "v", "m"))
     lines = list(format_sections("h", [section, Section("empty", ())], 32))
-    assert lines == [
-        "h",
-        "",
-        "T",
-        "  n     v  m",
-        "  a     x  one two three four",
-        "           five six",
-        "  long     y",
-    ]
+    assert lines[:3] == ["h", "", "T"]
+    assert lines[3:5] == ["  n     v  m", "  a     x  one two three four"]
+    assert lines[5:] == ["           five six", "  long     y"]

@@ -72,7 +72,7 @@ def refusal(cli: Cli, *arguments: str, code: int = 2) -> str:
 
 
 def show(cli: Cli, *arguments: str) -> dict[str, list[str]]:
-    """The facts of ``bench show`` by their label; "method" is its first line, "option" has NAME=VALUE  (FROM)."""
+    """The facts of ``bench show`` by their label; "method": its first line, "option": NAME=VALUE  (FROM)."""
     code, out, err = cli("show", *arguments)
     assert (code, err) == (0, "")
     heading, *blocks = out.strip("\n").split("\n\n")
