@@ -26,23 +26,17 @@ _SHARED = ("target", "count", "data_dir", "plugins")
 _RERUN = "RECORD.json --rerun"
 
 
-class _CellCount(click.ParamType):
+class _CellCount(click.IntRange):
     """A number of cells; a file after ``--rerun`` is pointed to its place."""
 
-    name = "integer"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; fails as click does."""
         if value == _ALONE:
             return _ALONE
-        try:
-            count = int(value)
-        except ValueError:
+        if isinstance(value, str) and not value.removeprefix("-").isdecimal():
             what = f"{value!r} is not a number of cells; for one record: bench verify RECORD.json --rerun"
             self.fail(what, param, ctx)
-        if count < 0:
-            self.fail(f"{count} is not in the range x>=0.", param, ctx)
-        return count
+        return super().convert(value, param, ctx)
 
 
 _rerun_options = combine_options(
@@ -67,7 +61,7 @@ _rerun_options = combine_options(
 @strict_option(
     "--rerun",
     "count",
-    type=_CellCount(),
+    type=_CellCount(0),
     is_flag=False,
     flag_value=_ALONE,
     default=0,
