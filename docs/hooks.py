@@ -1,4 +1,4 @@
-"""What ``mkdocs build`` runs: adds the pages and plots that docs/generate.py makes."""
+"""What ``mkdocs build`` runs: adds the pages and plots that docs/generate.py and command_page.py make."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
+from command_page import PAGE, command_page
 from generate import drawn, method_pages
 
 PAGES = method_pages()
+GENERATED = {**PAGES, PAGE: command_page()}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -27,7 +29,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages."""
-    for path, text in PAGES.items():
+    for path, text in GENERATED.items():
         files.append(File.generated(config, path, content=text))
     return files
 

@@ -110,6 +110,15 @@ def parse_options(
     return context.params
 
 
+def refuse_options(given: Iterable[str], refused: Sequence[str], where: str, command: str) -> None:
+    """Raise InputError for an option that only the command has."""
+    for name in given:
+        if name in refused:
+            raise InputError(
+                f"'{name}' is an option of the command only", where=where, hint=f"type {command}"
+            )
+
+
 def options_by_name(command: click.Command) -> dict[str, click.Option]:
     """Return a command's options by their long names with underscores."""
     options: dict[str, click.Option] = {}

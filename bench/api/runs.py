@@ -8,18 +8,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-import click
-
 from bench.api.command_options import (
     EncoderOptions,
     RunOptions,
     TuneOptions,
     parse_options,
+    refuse_options,
 )
 from bench.api.results import Results
 from bench.api.session import open_session
-from bench.cli.export import checkpoint_option, plan_encoder, prepare_encoder, seed_option
-from bench.cli.options import check_device, make_spec, spec_options
+from bench.cli.encoder_plan import plan_encoder, prepare_encoder
+from bench.cli.export import export_command
+from bench.cli.options import check_device, make_spec
 from bench.cli.run import (
     check_deadline,
     check_log_options,
@@ -44,6 +44,8 @@ Methods = str | type | Sequence[str | type]
 Seeds = int | str | Iterable[int]
 PRINTING = ("dry_run", "estimate", "price_per_hour", "detect", "spread", "details")
 """Options of ``bench run`` that only print."""
+_WRITING = ("out", "vectors", "block")
+"""Options of ``bench export`` that only write."""
 
 
 def run(
@@ -173,7 +175,8 @@ def train(
     with ExitStack() as stack:
         stack.enter_context(open_session(progress=progress))
         (name,), register = _register([method], stack)
-        parsed = parse_options(_train_command, {"seed": seed, **options}, where, (name,))
+        refuse_options(options, _WRITING, where, "bench export")
+        parsed = parse_options(export_command, {"seed": seed, "out": "-", **options}, where, (name,))
         checkpoint = parsed.pop("checkpoint")
         parsed |= {"suites": parsed["suites"] or "toy"}  # a plan needs one; nothing is evaluated
         plan = plan_encoder(parsed.pop("method"), parsed.pop("seed"), parsed, where)
@@ -283,24 +286,13 @@ def tune(
     return Tuning(spec.methods[0].name, option, scores, failures, toml)
 
 
-@click.command()
-@click.argument("method")
-@seed_option
-@checkpoint_option
-@spec_options
-def _train_command(**options: Any) -> None:
-    """Hold the options of :func:`train`."""
-
-
 def _make_run_spec(
     methods: Methods, given: Mapping[str, Any], where: str, stack: ExitStack
 ) -> tuple[dict[str, Any], RunSpec]:
     """Return the parsed options of a run and its specification."""
     entries = [methods] if isinstance(methods, str | type) else list(methods)
     names, register = _register(entries, stack)
-    if printing := [name for name in given if name in PRINTING]:
-        what = f"{printing[0]} only prints"
-        raise InputError(what, where=where, hint="bench.dry_run returns the plan; `bench run` has the rest")
+    refuse_options(given, PRINTING, where, "bench run")
     parsed = parse_options(run_command, {"methods": ",".join(names), **given}, where)
     return parsed, register(make_spec(parsed))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from bench.cli.commands import bench_group
 from bench.cli.options import print_stderr, results_option
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, printable
@@ -14,7 +15,7 @@ _KINDS = ("stages", "checkpoints", "vectors", "backbones")
 kinds_argument = click.argument("kinds", nargs=-1, type=click.Choice(_KINDS), metavar="[KIND]...")
 
 
-@click.group()
+@bench_group()
 def cache_command() -> None:
     """List and clear what bench keeps to save work."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_group
 from bench.cli.options import print_stderr, results_option
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, printable
@@ -15,7 +16,7 @@ _old_argument = click.argument("old", shell_complete=completion.campaign)
 _dry_run_option = strict_option("--dry-run", is_flag=True, help="Only show what would be done.")
 
 
-@click.group()
+@bench_group()
 def campaign_command() -> None:
     """Rename, copy and remove campaigns, and rows of them.
 

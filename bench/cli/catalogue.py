@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.card_sections import format_card, format_explanation
+from bench.cli.commands import bench_command
 from bench.cli.options import (
     PATH,
     data_option,
@@ -19,6 +23,7 @@ from bench.cli.options import (
     text_column_option,
     warn_unused_tables,
 )
+from bench.cli.sections import Section, format_sections
 from bench.cli.strict_options import strict_option
 from bench.errors import DataError, InputError, printable
 
@@ -27,10 +32,9 @@ if TYPE_CHECKING:
     from bench.method_card import MethodCard
 
 NameRows = list[tuple[str, str]]
-_CARD = 14
 
 
-@click.command("list")
+@bench_command("list")
 @click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
 @plugin_option
 @results_option
@@ -126,7 +130,7 @@ def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-@click.command()
+@bench_command()
 @click.argument("method", shell_complete=completion.method)
 @strict_option(
     "--profile",
@@ -164,8 +168,7 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
         _print_folder(request, card)
         return
     if profile is None:
-        for line in format_card(card):
-            click.echo(line)
+        _print_lines(format_card(card, _find_width()))
         return
     from bench.plan.method_explanation import explain_method
 
@@ -173,7 +176,14 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
     given_texts = {name: options[name] for name in ("corpus", "text_column", "pairs")}
     overrides, data = parse_overrides(options["overrides"]), options["data_dir"]
     spec = RunSpec((request,), (1,), profile, overrides=overrides, data=data, **given_texts)
-    _print_rows(explain_method(request, spec))
+    _print_lines(format_explanation(explain_method(request, spec), _find_width()))
+
+
+def _find_width() -> int | None:
+    """Return the characters of a terminal's line, None for a file or a pipe."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def _print_folder(request: MethodRequest, card: MethodCard) -> None:
@@ -193,30 +203,10 @@ def _print_folder(request: MethodRequest, card: MethodCard) -> None:
         encoder = METHODS.get(card.name).build(BuildContext(options, None, model.path, "cpu"))
     except InputError as error:
         rows.append(("as a row", f"refused: {error}"))
-    _print_rows([*report_folder(model.path, encoder), *rows])
+    section = Section("What it is", (*report_folder(model.path, encoder), *rows))
+    _print_lines(format_sections(request.text, [section], _find_width()))
 
 
-def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
-    for title, text in rows:
-        click.echo(printable(f"{title:{_CARD}}{text}"))
-
-
-def format_card(card: MethodCard) -> Iterator[str]:
-    """Yield the lines of a method's card."""
-    yield f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
-    yield "one run, no seed" if card.deterministic else "seeded"
-    family = ": ".join(filter(None, (card.family, ", ".join(card.tags)))) if card.family else ""
-    for title, lines in (
-        ("printed as", (card.printed,)),
-        ("family", (family,)),
-        ("paper", (card.paper,)),
-        ("code", (card.code,)),
-        ("computes", card.equations),
-        ("deviations", card.deviations),
-        ("published as", tuple(f"{name} ({options})" for name, options in card.published_names)),
-        ("also known as", tuple(f"{name} ({form})" for name, form in card.known_as)),
-    ):
-        yield from (f"{title + ':':{_CARD}}{line}" for line in filter(None, lines))
-    for option in card.options:
-        choices = f" [{', '.join(option.choices)}]" if option.choices else ""
-        yield f"option        {option.name}={option.default}{choices}  {option.help}"
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)

@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
+from bench.cli.item_differences import (
+    OWN_OPTIONS,
+    SHARED_OPTIONS,
+    item_difference_options,
+    print_item_differences,
+)
+from bench.cli.modes import check_mode
 from bench.cli.options import (
     POSITIVE_POINTS,
     NumberRange,
@@ -24,7 +32,7 @@ from bench.cli.options import (
     print_stderr,
     results_options,
 )
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
@@ -45,18 +53,23 @@ question_options = combine_options(
         "--margin",
         type=POSITIVE_POINTS,
         metavar="POINTS",
+        panel=Panel.TESTS,
         help="Also test equivalence within this margin; choose it before you see scores.",
     ),
     strict_option(
         "--claim",
         type=NumberRange(-100, 100),
         metavar="POINTS",
+        panel=Panel.TESTS,
+        rare=True,
         help="Also test whether A leads by at least this.",
     ),
     strict_option(
         "--published",
         type=NumberRange(-100, 100),
         metavar="POINTS",
+        panel=Panel.TESTS,
+        rare=True,
         help="Also check a published difference A - B of two single runs, besides bench's published tables.",
     ),
     strict_option(
@@ -64,18 +77,21 @@ question_options = combine_options(
         type=POSITIVE_POINTS,
         metavar="POINTS",
         default=0.5,
+        panel=Panel.TESTS,
+        rare=True,
         help="True difference for which seeds are planned.",
     ),
 )
 
 
-@click.command()
+@bench_command()
 @click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
 @click.argument("second", metavar="[B]", required=False, shell_complete=completion.recorded_or_path)
 @strict_option(
     "--against",
     metavar="B,C,...",
     shell_complete=completion.recorded_methods,
+    panel=Panel.MAIN,
     help="Compare A with each of these, with Holm's correction.",
 )
 @filter_options
@@ -83,32 +99,52 @@ question_options = combine_options(
     "--test",
     type=click.Choice(["auto", "paired", "sign-flip", "welch", "permutation"]),
     default="auto",
+    panel=Panel.TESTS,
+    rare=True,
     help="Test over seeds. auto: paired t if runs of a seed are pairs by their records, otherwise Welch.",
 )
 @strict_option(
     "--for",
     "scope",
     type=click.Choice(["seeds", "items", "both"]),
+    panel=Panel.TESTS,
     help="Generalise to new seeds, new items, or both; default: both if possible.",
 )
 @question_options
-@strict_option("--seeds-only", is_flag=True, help="Leave out the intervals over items.")
+@strict_option(
+    "--seeds-only",
+    is_flag=True,
+    panel=Panel.TESTS,
+    help="Leave out the intervals over items.",
+)
 @level_option("Confidence level of the intervals.")
 @draws_option
 @data_option()
 @format_option("text", "json", "markdown", "latex")
 @details_option
+@item_difference_options
 @results_options
 def compare_command(
-    first: str, second: str | None, against: str | None, seeds_only: bool, details: bool, **options: Any
+    first: str,
+    second: str | None,
+    against: str | None,
+    seeds_only: bool,
+    details: bool,
+    show_items: bool,
+    **options: Any,
 ) -> None:
     """Test whether A and B differ, and explain the verdict.
 
-    Text has the answer first, then the tasks and at most three notes; --details has every test.
+    Text has the answer first, then the tasks and at most three notes; --details has every test. --show-items
+    prints the items on which A and B differ most, in place of tests.
 
     A and B are method ids as in the report, METHOD#SEED for one run, files of records, or folders of records.
     Two campaigns are compared method by method.
     """
+    check_mode("--show-items", OWN_OPTIONS, SHARED_OPTIONS, active=show_items)
+    if show_items:
+        print_item_differences(first, second, options)
+        return
     from bench.config.method_ids import split_outside_brackets
     from bench.records.store import ResultStore
 

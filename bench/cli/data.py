@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_group
 from bench.cli.options import PATH, data_option, format_option, results_option
 from bench.cli.round_trip_translation import rtt_command
 from bench.cli.strict_options import strict_option
@@ -18,7 +19,7 @@ from bench.errors import DataError, InputError
 with_data = data_option("Folder of evaluation data; default BENCH_DATA, then ./data.")
 
 
-@click.group()
+@bench_group()
 def data_command() -> None:
     """Download, verify, audit and translate data."""
 

@@ -1,17 +1,18 @@
-"""``bench diff``."""
+"""``bench compare --show-items``: the items on which two runs differ most."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bench.cli import completion
-from bench.cli.options import data_option, filter_options, results_options
-from bench.cli.strict_options import strict_option
+from bench.cli.options import combine_options
+from bench.cli.strict_options import Panel, strict_option
+from bench.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,40 +20,51 @@ if TYPE_CHECKING:
     from bench.comparison.item_bootstrap import CampaignRun
     from bench.eval.measure import ItemChange
 
-WHERE = "bench diff"
+WHERE = "bench compare --show-items"
 _PER_TASK, _OF_ONE_TASK = 5, 20
-
-
-@click.command()
-@click.argument("first", metavar="A", shell_complete=completion.recorded_or_path)
-@click.argument("second", metavar="B", shell_complete=completion.recorded_or_path)
-@strict_option("--seed", type=click.IntRange(0), help="Seed of both runs; default: the lowest common one.")
-@strict_option("--task", help="Only this task.")
-@strict_option(
-    "-n",
-    "count",
-    type=click.IntRange(1, 10_000),
-    help=f"Items per task; default {_PER_TASK}, {_OF_ONE_TASK} with --task.",
+OWN_OPTIONS = ("seed", "task", "count")
+SHARED_OPTIONS = ("first", "second", "show_items", "profile", "suite", "data_dir", "results", "campaign")
+item_difference_options = combine_options(
+    strict_option(
+        "--show-items",
+        is_flag=True,
+        panel=Panel.ITEMS,
+        help="Show the items on which A and B differ most, of two runs of one seed.",
+    ),
+    strict_option(
+        "--seed",
+        type=click.IntRange(0),
+        panel=Panel.ITEMS,
+        help="Seed of both runs; default: the lowest common one.",
+    ),
+    strict_option("--task", panel=Panel.ITEMS, help="Only this task."),
+    strict_option(
+        "-n",
+        "count",
+        type=click.IntRange(1, 10_000),
+        metavar="N",
+        panel=Panel.ITEMS,
+        help=f"Items per task; default {_PER_TASK}, {_OF_ONE_TASK} with --task.",
+    ),
 )
-@filter_options
-@data_option()
-@results_options
-def diff_command(
-    first: str, second: str, seed: int | None, profile: str | None, suite: str | None, **options: Any
-) -> None:
-    """Show the items on which A and B differ most.
+
+
+def print_item_differences(first: str, second: str | None, options: Mapping[str, Any]) -> None:
+    """Print the items on which A and B differ most.
 
     Pairs are chosen by the difference of their similarity ranks, classified sentences by their predictions.
-    Name A and B as in bench compare. Sentences go to stdout only.
+    Sentences go to stdout only.
     """
     from bench.comparison.selection import choose_runs, match_sides, resolve_sides
     from bench.records.store import ResultStore
 
+    if second is None:
+        raise InputError("B is missing", where=WHERE, expected="A B --show-items")
     store = ResultStore(options["results"], options["campaign"])
-    only = {"profile": profile, "suite": suite}
+    only = {name: options[name] for name in ("profile", "suite")}
     of_first, of_second = resolve_sides([first, second], store, WHERE, **only)
     for a, b in match_sides(of_first, of_second, WHERE, **only):
-        one, other = choose_runs(a, b, seed, WHERE)
+        one, other = choose_runs(a, b, options["seed"], WHERE)
         labels = (a.label, b.label)
         _print_diff((one, other), labels, options["task"], options["count"], options["data_dir"])
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.commands import bench_command
 from bench.cli.compare import make_item_drawer
 from bench.cli.options import (
     details_option,
@@ -30,7 +31,7 @@ MOST_NAMED = 6
 """Pairs of methods named in the text; for more, only their number."""
 
 
-@click.command()
+@bench_command()
 @filter_options
 @item_options
 @strict_option("--tasks", is_flag=True, help="Also print the interval of every task.")

@@ -12,128 +12,142 @@ from typing import Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import BenchGroup, HelpPanels, MissingInputError
 from bench.cli.environment import set_environment
 from bench.cli.interrupts import describe_interrupt
 from bench.cli.signals import handle_sigterm
 from bench.cli.strict_options import strict_option
-from bench.errors import BenchError, TerminatedError, printable, storage_reason
+from bench.errors import BenchError, InputError, TerminatedError, printable, storage_reason
 from bench.version import __version__
 
 COMMANDS = {
-    "Train and evaluate": (
-        "bench.cli.catalogue.list_command",
-        "bench.cli.catalogue.show_command",
+    "Run": (
         "bench.cli.run.run_command",
-        "bench.cli.watch.watch_command",
+        "bench.cli.train.tune_command",
         "bench.cli.sweep.sweep_command",
-        "bench.cli.probe.probe_command",
+        "bench.cli.watch.watch_command",
     ),
-    "Analyse results": (
+    "Read": (
         "bench.cli.report.report_command",
         "bench.cli.compare.compare_command",
-        "bench.cli.item_draws.stats_command",
-        "bench.cli.item_differences.diff_command",
         "bench.site.command.site_command",
     ),
-    "Check results": (
-        "bench.verify.command.verify_command",
-        "bench.cli.rerun.rerun_command",
-        "bench.gate.command.check_command",
-        "bench.gate.command.history_command",
-    ),
-    "Add a method": (
-        "bench.cli.method_skeleton.init_command",
-        "bench.conformance.command.conformance_command",
-        "bench.cli.train.tune_command",
-    ),
-    "Use an encoder": ("bench.cli.export.export_command", "bench.cli.encode.encode_command"),
-    "Data and backbones": (
+    "Look up": (
+        "bench.cli.catalogue.list_command",
+        "bench.cli.catalogue.show_command",
+        "bench.cli.item_draws.stats_command",
         "bench.cli.data.data_command",
-        "bench.cli.train.pretrain_command",
         "bench.cli.cache.cache_command",
         "bench.cli.campaign.campaign_command",
     ),
-    "Papers": ("bench.papers.command.reproduce_command", "bench.gradient.command.gradient_command"),
+    "Guard": ("bench.gate.command.check_command", "bench.verify.command.verify_command"),
     "Share": (
+        "bench.cli.export.export_command",
         "bench.exchange.command.bundle_command",
-        "bench.exchange.command.unpack_command",
         "bench.exchange.command.merge_command",
         "bench.exchange.command.pack_command",
     ),
+    "Extend": (
+        "bench.cli.method_skeleton.init_command",
+        "bench.conformance.command.conformance_command",
+        "bench.cli.train.pretrain_command",
+    ),
+    "Papers": (
+        "bench.papers.command.reproduce_command",
+        "bench.cli.probe.probe_command",
+        "bench.gradient.command.gradient_command",
+    ),
 }
 """Sections of the help, and the place of each command: a feature's in its folder, the others here."""
-EXAMPLES = {
-    "": "bench run --methods untrained,simcse --seeds 1-3",
-    "bundle": "bench bundle local --plugin method.py --out local.bench.zip",
-    "cache": "bench cache list --results results",
-    "cache clear": "bench cache clear checkpoints --dry-run",
-    "cache list": "bench cache list stages --results results",
-    "campaign": "bench campaign rename local baselines",
-    "campaign copy": "bench campaign copy local before-cleaning",
-    "campaign remove": 'bench campaign remove local --methods "simcse[batch_size=32]" --dry-run',
-    "campaign rename": "bench campaign rename local baselines",
-    "check": "bench check --reference results/local --methods untrained,word_overlap",
-    "compare": "bench compare simcse untrained --campaign local",
-    "conformance": "bench conformance method.py",
-    "data": "bench data verify --data data",
-    "data fetch": "bench data fetch sts7 --data data",
-    "data overlap": "bench data overlap train.txt --suite sts7 --data data",
-    "data rtt": "bench data rtt --pivots fr,ru --profile minilm --data data --out copies",
-    "data verify": "bench data verify --data data",
-    "diff": "bench diff simcse untrained --suite mini",
-    "encode": "bench encode simcse --seed 1 --input train.txt --out vectors.npy",
-    "export": "bench export simcse --seed 1 --out simcse-1",
-    "gradient": "bench gradient simcse --seed 1 --out gradient-simcse",
-    "history": "bench history verdicts --format html > history.html",
-    "init": "bench init my-method",
-    "list": "bench list campaigns",
-    "merge": "bench merge local.bench.zip --into results",
-    "pack": "bench pack --methods simcse --out packed",
-    "pretrain": "bench pretrain --profile minilm-mlm --data data --out minilm-mlm",
-    "probe": "bench probe simcse untrained --seeds 1",
-    "report": "bench report --campaign local --format html > report.html",
-    "reproduce": "bench reproduce tncse:table4 --profile mini --seeds 1-2",
-    "rerun": "bench rerun results/local/mini/simcse/seed-1/mini.json",
-    "run": 'bench run --methods "untrained,simcse[batch_size=32]" --seeds 1-3 --set simcse.lr=5e-5',
-    "show": 'bench show "simcse[batch_size=32]" --profile mini',
-    "site": "bench site --results results --out site",
-    "stats": "bench stats --campaign local --suite mini",
-    "sweep": "bench sweep caels --seeds 1 --dry-run",
-    "tune": "bench tune simcse --option lr --values 5e-5,1e-4",
-    "unpack": "bench unpack local.bench.zip --into co-author",
-    "verify": "bench verify results/local --rerun 1",
-    "watch": "bench watch --results results",
+RENAMED = {
+    "diff": "compare A B --show-items",
+    "encode": "export METHOD --vectors FILE --out FILE.npy",
+    "history": "check --history FOLDER",
+    "rerun": "verify RECORD.json --rerun",
+    "unpack": "bundle --extract FILE --into FOLDER",
+}
+"""Commands that became options of others, with what to type."""
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "": ("bench run --methods untrained,simcse --seeds 1-3",),
+    "bundle": (
+        "bench bundle local --plugin method.py --out local.bench.zip",
+        "bench bundle --extract local.bench.zip --into co-author",
+    ),
+    "cache": ("bench cache list --results results",),
+    "cache clear": ("bench cache clear checkpoints --dry-run",),
+    "cache list": ("bench cache list stages --results results",),
+    "campaign": ("bench campaign rename local baselines",),
+    "campaign copy": ("bench campaign copy local before-cleaning",),
+    "campaign remove": ('bench campaign remove local --methods "simcse[batch_size=32]" --dry-run',),
+    "campaign rename": ("bench campaign rename local baselines",),
+    "check": (
+        "bench check --reference results/local --methods untrained,word_overlap",
+        "bench check --history verdicts --format html > history.html",
+    ),
+    "compare": (
+        "bench compare simcse untrained --campaign local",
+        "bench compare simcse untrained --suite mini --show-items",
+    ),
+    "conformance": ("bench conformance method.py",),
+    "data": ("bench data verify --data data",),
+    "data fetch": ("bench data fetch sts7 --data data",),
+    "data overlap": ("bench data overlap train.txt --suite sts7 --data data",),
+    "data rtt": ("bench data rtt --pivots fr,ru --profile minilm --data data --out copies",),
+    "data verify": ("bench data verify --data data",),
+    "export": (
+        "bench export simcse --seed 1 --out simcse-1",
+        "bench export simcse --seed 1 --vectors train.txt --out vectors.npy",
+    ),
+    "gradient": ("bench gradient simcse --seed 1 --out gradient-simcse",),
+    "init": ("bench init my-method",),
+    "list": ("bench list campaigns",),
+    "merge": ("bench merge local.bench.zip --into results",),
+    "pack": ("bench pack --methods simcse --out packed",),
+    "pretrain": ("bench pretrain --profile minilm-mlm --data data --out minilm-mlm",),
+    "probe": ("bench probe simcse untrained --seeds 1",),
+    "report": ("bench report --campaign local --format html > report.html",),
+    "reproduce": ("bench reproduce tncse:table4 --profile mini --seeds 1-2",),
+    "run": ('bench run --methods "untrained,simcse[batch_size=32]" --seeds 1-3 --set simcse.lr=5e-5',),
+    "show": ('bench show "simcse[batch_size=32]" --profile mini',),
+    "site": ("bench site --results results --out site",),
+    "stats": ("bench stats --campaign local --suite mini",),
+    "sweep": ("bench sweep caels --seeds 1 --dry-run",),
+    "tune": ("bench tune simcse --option lr --values 5e-5,1e-4",),
+    "verify": (
+        "bench verify results/local --rerun 1",
+        "bench verify results/local/mini/simcse/seed-1/mini.json --rerun",
+    ),
+    "watch": ("bench watch --results results",),
 }
 """By a command's name, with its group's for a subcommand; "" for ``bench`` itself."""
 
 
 def add_examples(command: click.Command, name: str = "") -> None:
-    """End the help of a command, and of every command below it, with its example."""
-    if name in EXAMPLES:
-        command.epilog = f"\b\nExample:\n  {EXAMPLES[name]}"
+    """Give a command, and every command below it, the examples of its help."""
+    if isinstance(command, HelpPanels):
+        command.examples = EXAMPLES.get(name, ())
     for below in command.commands.values() if isinstance(command, click.Group) else ():
         add_examples(below, f"{name} {below.name}".strip())
 
 
-class SectionedGroup(click.Group):
-    """A group whose help lists commands by subject."""
+class SectionedGroup(BenchGroup):
+    """The group of all commands, which lists them by subject."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.sections: dict[str, list[click.Command]] = {}
         for title, paths in COMMANDS.items():
             parts = (path.rpartition(".") for path in paths)
             self.sections[title] = [getattr(import_module(module), name) for module, _, name in parts]
             for command in self.sections[title]:
                 self.add_command(command)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a list of commands for each section."""
-        width = max(map(len, self.commands))
-        limit = formatter.width - 6 - width
-        for title, commands in self.sections.items():
-            with formatter.section(title):
-                formatter.write_dl([(f"{c.name:{width}}", c.get_short_help_str(limit)) for c in commands])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments name; raises InputError for an old name."""
+        if args[0] in RENAMED and not ctx.resilient_parsing:
+            raise InputError(f"bench {args[0]} is now bench {RENAMED[args[0]]}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(
@@ -202,6 +216,8 @@ def _print_error(error: Exception, arguments: Sequence[str], cause: BaseExceptio
         hint = "run again with --debug before the command for the traceback"
         text, code = f"internal error, {type(error).__name__}: {error}; {hint}", 1
     click.echo(f"error: {printable(' '.join(text.split()))}", err=True)
+    for example in error.examples if isinstance(error, MissingInputError) else ():
+        click.echo(f"example: {example}", err=True)
     return code
 
 

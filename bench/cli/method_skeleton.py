@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from bench.cli.commands import bench_command
 from bench.cli.options import write_file
 from bench.errors import InputError
 
@@ -15,7 +16,7 @@ _ENDING = ".txt"
 """Ending that hides starter files such as a method's module from imports."""
 
 
-@click.command()
+@bench_command()
 @click.argument("folder", default=".", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False))
 def init_command(folder: Path) -> None:
     """Write starter files for your own method into DIR.

@@ -14,7 +14,7 @@ import click
 
 from bench.cli import completion
 from bench.cli.messages import print_stderr as print_stderr
-from bench.cli.strict_options import F, config_option, strict_option
+from bench.cli.strict_options import F, Panel, config_option, strict_option
 from bench.errors import InputError, printable, suggest_name
 from bench.records.filesystem import write_atomically
 
@@ -51,9 +51,9 @@ def combine_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return add
 
 
-def data_option(about: str = "Folder of evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
+def data_option(about: str = "Evaluation data; default BENCH_DATA.") -> Callable[[F], F]:
     """Return --data, which commands get as ``data_dir``."""
-    return strict_option("--data", "data_dir", type=PATH, help=about)
+    return strict_option("--data", "data_dir", type=PATH, panel=Panel.MAIN, help=about)
 
 
 def require_option(about: str) -> Callable[[F], F]:
@@ -61,60 +61,98 @@ def require_option(about: str) -> Callable[[F], F]:
     levels = click.Choice(["recomputed", "repeatable"])
     about += " recomputed: ranked scores from predictions; repeatable: a rerun here can show them."
     given: dict[str, Any] = {"type": levels, "default": "recomputed", "show_default": True, "help": about}
-    return strict_option("--require", "level", **given)
+    return strict_option("--require", "level", panel=Panel.MAIN, **given)
 
 
 def device_options(threads: str = "Torch threads.") -> Callable[[F], F]:
     """Return --device and --threads with its help."""
     devices = click.Choice(["cpu", "cuda", "mps"])
     return combine_options(
-        strict_option("--device", type=devices, default="cpu", help="Where to compute; mps: a Mac's GPU."),
-        strict_option("--threads", type=click.IntRange(1, 256), default=1, help=threads),
+        strict_option(
+            "--device",
+            type=devices,
+            default="cpu",
+            panel=Panel.DEVICES,
+            help="Device; mps: a Mac's GPU.",
+        ),
+        strict_option(
+            "--threads",
+            type=click.IntRange(1, 256),
+            default=1,
+            metavar="N",
+            panel=Panel.DEVICES,
+            rare=True,
+            help=threads,
+        ),
     )
 
 
 def format_option(*forms: str) -> Callable[[F], F]:
     """Return --format, which commands get as ``form``; the first is the default."""
     return strict_option(
-        "--format", "form", type=click.Choice(forms), default=forms[0], help="Format of the output."
+        "--format",
+        "form",
+        type=click.Choice(forms),
+        default=forms[0],
+        panel=Panel.MAIN,
+        help="Format of the output.",
     )
 
 
 details_option = strict_option(
-    "--details", is_flag=True, help="Also print every note, column and further statistic."
+    "--details", is_flag=True, panel=Panel.OUTPUT, help="Also print every note, column and further statistic."
 )
 
 
 def seeds_option(default: str) -> Callable[[F], F]:
     """Return --seeds."""
-    return strict_option("--seeds", default=default, help="Random seeds, such as 1-5 or 1,3,7-9.")
+    about = "Seeds, such as 1-5 or 1,3,7-9."
+    return strict_option("--seeds", default=default, panel=Panel.MAIN, help=about)
 
 
 def level_option(about: str) -> Callable[[F], F]:
     """Return --level of intervals."""
-    return strict_option("--level", type=NumberRange(0.5, 0.999), default=0.95, help=about)
+    given: dict[str, Any] = {"type": NumberRange(0.5, 0.999), "default": 0.95, "help": about}
+    return strict_option("--level", panel=Panel.TESTS, rare=True, **given)
 
 
 def precision_option(name: str, about: str, *more: str) -> Callable[[F], F]:
     """Return the option of the arithmetic in training; ``more``: choices besides fp32, tf32 and bf16."""
     choices = click.Choice(["fp32", "tf32", "bf16", *more])
-    return strict_option(name, type=choices, default="fp32", help=about)
+    given: dict[str, Any] = {"type": choices, "default": "fp32", "help": about}
+    return strict_option(name, panel=Panel.TRAINING, rare=True, **given)
 
 
-results_option = strict_option("--results", type=PATH, default=Path("results"), help="Folder of campaigns.")
+results_option = strict_option(
+    "--results", type=PATH, default=Path("results"), panel=Panel.MAIN, help="Folder of campaigns."
+)
 campaign_option = strict_option(
     "--campaign",
     default="local",
     shell_complete=completion.campaign,
-    help="Folder of records below --results.",
+    panel=Panel.MAIN,
+    help="Folder below --results.",
 )
 results_options = combine_options(results_option, campaign_option)
 filter_options = combine_options(
-    strict_option("--profile", shell_complete=completion.recorded_profile, help="Only this profile."),
-    strict_option("--suite", shell_complete=completion.recorded_suite, help="Only this suite."),
+    strict_option(
+        "--profile",
+        shell_complete=completion.recorded_profile,
+        panel=Panel.MAIN,
+        help="Only this profile.",
+    ),
+    strict_option(
+        "--suite", shell_complete=completion.recorded_suite, panel=Panel.MAIN, help="Only this suite."
+    ),
 )
 draws_option = strict_option(
-    "--draws", type=click.IntRange(100, 100_000), default=10_000, help="Bootstrap draws of the items."
+    "--draws",
+    type=click.IntRange(100, 100_000),
+    default=10_000,
+    metavar="N",
+    panel=Panel.TESTS,
+    rare=True,
+    help="Bootstrap draws of the items.",
 )
 item_options = combine_options(
     level_option("Confidence level of the intervals."),
@@ -127,6 +165,7 @@ set_option = strict_option(
     "overrides",
     multiple=True,
     metavar="METHOD[.STAGE].OPTION=VALUE",
+    panel=Panel.MAIN,
     help="Set an option of a method. Repeatable.",
 )
 plugin_option = strict_option(
@@ -134,24 +173,39 @@ plugin_option = strict_option(
     "plugins",
     multiple=True,
     metavar="FILE.py|PACKAGE",
-    help="Methods from a file, whose code this runs, or from an installed package. Repeatable.",
+    panel=Panel.DATA,
+    help="Methods of a file, whose code this runs, or of an installed package. Repeatable.",
 )
 text_column_option = strict_option(
-    "--text-column", metavar="NAME", help="Column of --corpus; default: the only one, text or sentence."
+    "--text-column",
+    metavar="NAME",
+    panel=Panel.DATA,
+    rare=True,
+    help="Column of a --corpus that is a table; default: the only one, text or sentence.",
 )
 train_options = combine_options(
     strict_option(
         "--profile",
         shell_complete=completion.profile,
-        help="Backbone, texts and budget: `bench list profiles`; default mini.",
+        panel=Panel.MAIN,
+        help="Backbone, texts, budget; default mini.",
     ),
     data_option(),
-    strict_option("--accept-data", is_flag=True, help="Accept data that differ from the reference version."),
-    strict_option("--backbone", help="Model folder or cached hub name instead of the profile's."),
+    strict_option(
+        "--accept-data",
+        is_flag=True,
+        panel=Panel.DATA,
+        rare=True,
+        help="Accept data that differ from the reference version.",
+    ),
+    strict_option("--backbone", panel=Panel.DATA, help="Model folder or hub name; default: the profile's."),
     set_option,
     plugin_option,
     strict_option(
-        "--corpus", type=PATH, help="Training text instead of the profile's: lines, or a table's column."
+        "--corpus",
+        type=PATH,
+        panel=Panel.DATA,
+        help="Training text; default: the profile's.",
     ),
     text_column_option,
     strict_option(
@@ -159,26 +213,42 @@ train_options = combine_options(
         "copies",
         multiple=True,
         metavar="NAME=FILE",
+        panel=Panel.DATA,
+        rare=True,
         help="Round-trip translation of the training text, for stages that learn from copy NAME. Repeatable.",
     ),
     strict_option(
         "--pairs",
         type=PATH,
         metavar="FILE",
+        panel=Panel.DATA,
+        rare=True,
         help="Labelled pairs or triplets (.tsv, .csv) instead of the profile's, for supervised methods.",
     ),
     strict_option(
         "--dev",
         shell_complete=completion.suite,
+        panel=Panel.DATA,
+        rare=True,
         help="Suite of one task, or local:FILE with scored pairs, that selects checkpoints.",
     ),
-    strict_option("--world-seed", type=click.IntRange(0), help="Seed of the synthetic mini data; default 1."),
+    strict_option(
+        "--world-seed",
+        type=click.IntRange(0),
+        metavar="SEED",
+        panel=Panel.DATA,
+        rare=True,
+        help="Seed of the synthetic mini data; default 1.",
+    ),
     device_options("Torch threads a cell."),
     strict_option(
         "--ranks",
         type=click.IntRange(1, 64),
         default=1,
         envvar="BENCH_RANKS",
+        metavar="N",
+        panel=Panel.DEVICES,
+        rare=True,
         help="Processes that share each batch of a cell; with cuda one a GPU.",
     ),
     precision_option(
@@ -191,6 +261,8 @@ train_options = combine_options(
         "compiled",
         type=click.Choice(["none", "inductor", "graphs"]),
         default="none",
+        panel=Panel.TRAINING,
+        rare=True,
         help="Compile training steps: torch.compile, or with cuda a CUDA graph for each padded length.",
     ),
 )
@@ -201,19 +273,23 @@ spec_options = combine_options(
         "--suite",
         "suites",
         shell_complete=completion.suites,
-        help="Test sets, comma-separated: `bench list suites`, mteb:TASK,TASK, local:FILE.toml; default: the "
-        "profile's.",
+        panel=Panel.MAIN,
+        help="Test sets: `bench list suites`, mteb:TASK, local:FILE; default: the profile's.",
     ),
     strict_option(
         "--transfer-solver",
         type=click.Choice(["exact", "sgd"]),
         default="exact",
+        panel=Panel.EVALUATION,
+        rare=True,
         help="Classifier of transfer tasks: the exact optimum, or SentEval's Adam with early stopping.",
     ),
     strict_option(
         "--precision",
         type=click.Choice(["fp32", "bf16", "fp16"]),
         default="fp32",
+        panel=Panel.EVALUATION,
+        rare=True,
         help="Arithmetic of the encoder in evaluation.",
     ),
     results_options,
@@ -223,11 +299,15 @@ executor_options = combine_options(
         "--executor",
         type=click.Choice(["local", "ray"]),
         default="local",
+        panel=Panel.DEVICES,
+        rare=True,
         help="Run cells here, or on a Ray cluster with a shared folder.",
     ),
     strict_option(
         "--ray-address",
         metavar="HOST:PORT|auto|local",
+        panel=Panel.DEVICES,
+        rare=True,
         help="Head node of the cluster; auto: this machine's cluster; local: start one here. "
         "Default RAY_ADDRESS, else auto.",
     ),
@@ -235,6 +315,8 @@ executor_options = combine_options(
         "--per-gpu",
         type=click.IntRange(1, 256),
         metavar="N",
+        panel=Panel.DEVICES,
+        rare=True,
         help="Cells that share a GPU, with Ray and cuda; default: as many as fit this machine's GPU memory, "
         "1 without a GPU.",
     ),
@@ -243,8 +325,9 @@ workers_option = strict_option(
     "--workers",
     type=click.IntRange(1, 256),
     envvar="BENCH_WORKERS",
-    help="Cells in parallel; default BENCH_WORKERS, otherwise 2 if enough cores, with cuda as many as fit "
-    "the GPU's memory, with mps 1, with Ray as many as fit the cluster.",
+    metavar="N",
+    panel=Panel.DEVICES,
+    help="Cells in parallel; default BENCH_WORKERS, otherwise by cores or GPU memory.",
 )
 run_options = combine_options(spec_options, workers_option, executor_options, config_option)
 

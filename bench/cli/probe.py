@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import (
     PATH,
     check_device,
@@ -21,7 +22,7 @@ from bench.cli.options import (
     spec_options,
 )
 from bench.cli.plan_notes import print_plan_notes
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar
 from bench.cli.trained_rows import choose_trained_row
 from bench.errors import InputError
@@ -35,35 +36,55 @@ if TYPE_CHECKING:
 _WHERE = "bench probe"
 
 
-@click.command()
+@bench_command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
 @seeds_option("1")
-@strict_option("--probes", "names", default="all", help="Names from `bench list probes`.")
+@strict_option("--probes", "names", default="all", panel=Panel.MAIN, help="Names from `bench list probes`.")
 @strict_option(
     "--on",
     "suite",
     shell_complete=completion.suite,
+    panel=Panel.MAIN,
     help="Suite whose sentences are probed; default: the dev set.",
 )
 @strict_option(
-    "--strict", is_flag=True, help="Alignment over pairs with gold scores above 4, instead of at least 4."
+    "--strict",
+    is_flag=True,
+    panel=Panel.EVALUATION,
+    rare=True,
+    help="Alignment over pairs with gold scores above 4, instead of at least 4.",
 )
 @strict_option(
     "--groups",
     type=click.Choice(["width", "quantiles"]),
     default="width",
+    panel=Panel.EVALUATION,
+    rare=True,
     help="Gold groups of the density: intervals of width 1, or quintiles.",
 )
-@strict_option("--per-head", is_flag=True, help="Also attention mass by head (json).")
-@strict_option("--sentence", help="Sentence of the attention maps; default: JTCSE's Fig. 9.")
-@strict_option("--heatmaps", type=PATH, help="Write attention maps by layer (SVG) into this folder.")
+@strict_option(
+    "--per-head", is_flag=True, panel=Panel.EVALUATION, rare=True, help="Also attention mass by head (json)."
+)
+@strict_option(
+    "--sentence",
+    panel=Panel.EVALUATION,
+    rare=True,
+    help="Sentence of the attention maps; default: JTCSE's Fig. 9.",
+)
+@strict_option(
+    "--heatmaps", type=PATH, panel=Panel.OUTPUT, help="Write attention maps by layer (SVG) into this folder."
+)
 @strict_option(
     "--along",
     is_flag=True,
+    panel=Panel.TRAINING,
     help="Train each METHOD's own stages in a temporary folder, and probe them at every dev evaluation.",
 )
 @strict_option(
-    "--out", type=PATH, help="File of --along, written after every training; an existing file is resumed."
+    "--out",
+    type=PATH,
+    panel=Panel.OUTPUT,
+    help="File of --along, written after every training; an existing file is resumed.",
 )
 @format_option("text", "json")
 @spec_options

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import (
     PATH,
     POSITIVE_POINTS,
@@ -21,7 +22,7 @@ from bench.cli.options import (
     print_stderr,
     results_option,
 )
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.errors import BenchError, DataError, InputError
 from bench.reports.sections import TABLES
 
@@ -33,45 +34,76 @@ _row_options = combine_options(
         "--methods",
         metavar="IDS",
         shell_complete=completion.recorded_methods,
+        panel=Panel.ROWS,
         help="Only these methods, comma-separated.",
     ),
     strict_option(
         "--order",
         type=click.Choice(["score", "given"]),
         default="score",
+        panel=Panel.ROWS,
         help="Order of rows; given: as in --methods.",
     ),
     strict_option(
-        "--names", metavar="FILE", help='File with lines METHOD = "name", or published: the papers\' names.'
+        "--names",
+        metavar="FILE",
+        panel=Panel.ROWS,
+        help='File with lines METHOD = "name", or published: the papers\' names.',
     ),
-    strict_option("--columns", metavar="NAMES", help="Only these columns, in this order."),
-    strict_option("--width", type=click.IntRange(40), help="Characters of text; default: the terminal's."),
+    strict_option("--columns", metavar="NAMES", panel=Panel.ROWS, help="Only these columns, in this order."),
+    strict_option(
+        "--width",
+        type=click.IntRange(40),
+        panel=Panel.OUTPUT,
+        rare=True,
+        help="Characters of text; default: the terminal's.",
+    ),
 )
 _latex_options = combine_options(
-    strict_option("--standalone", is_flag=True, help="Write a complete LaTeX document."),
+    strict_option(
+        "--standalone", is_flag=True, panel=Panel.LATEX, rare=True, help="Write a complete LaTeX document."
+    ),
     strict_option(
         "--sd",
         type=click.Choice(["avg", "all", "none"]),
+        panel=Panel.LATEX,
+        rare=True,
         help="LaTeX columns with standard deviations; default: avg.",
     ),
 )
 _paper_options = combine_options(
-    strict_option("--style", type=click.Choice(["booktabs", "acl"]), help="LaTeX table for a paper."),
-    strict_option("--caption", metavar="LATEX", help="Its caption, in place of the default one."),
-    strict_option("--label", help="Its label, such as tab:main."),
-    strict_option("--cite", "cites", metavar="METHOD=KEY,...", help="Papers to cite next to the names."),
+    strict_option(
+        "--style", type=click.Choice(["booktabs", "acl"]), panel=Panel.LATEX, help="LaTeX table for a paper."
+    ),
+    strict_option(
+        "--caption",
+        metavar="LATEX",
+        panel=Panel.LATEX,
+        rare=True,
+        help="Its caption, in place of the default one.",
+    ),
+    strict_option("--label", panel=Panel.LATEX, rare=True, help="Its label, such as tab:main."),
+    strict_option(
+        "--cite",
+        "cites",
+        metavar="METHOD=KEY,...",
+        panel=Panel.LATEX,
+        rare=True,
+        help="Papers to cite next to the names.",
+    ),
 )
 
 
-@click.command()
+@bench_command()
 @format_option("text", "markdown", "csv", "json", "latex", "html")
-@strict_option("--table", metavar="NAME", help=f"Only this table: {', '.join(TABLES)}.")
+@strict_option("--table", metavar="NAME", panel=Panel.MAIN, help=f"Only this table: {', '.join(TABLES)}.")
 @filter_options
 @_row_options
 @strict_option(
     "--baseline",
     metavar="METHOD",
     shell_complete=completion.recorded_method,
+    panel=Panel.TESTS,
     help="Row that the others are compared with; default: the sealed plan's, otherwise simcse, if it has two "
     "seeds.",
 )
@@ -79,32 +111,53 @@ _paper_options = combine_options(
     "--family",
     "family_kind",
     type=click.Choice(["baseline", "all"]),
+    panel=Panel.TESTS,
+    rare=True,
     help="Tests of the leaderboard: rows against the baseline (default where there is one), or all pairs, "
     "for ranks alone.",
 )
 @strict_option(
     "--margin",
     type=POSITIVE_POINTS,
+    panel=Panel.TESTS,
     help="Points within which a row counts as equal to the baseline; default: the sealed plan's, otherwise "
     "0.5.",
 )
-@strict_option("--all-rows", is_flag=True, help="List rows that are set aside too: variants, single seeds.")
-@strict_option("--senteval-rounding", "rounded", is_flag=True, help="Average rounded scores, as SimCSE does.")
+@strict_option(
+    "--all-rows",
+    is_flag=True,
+    panel=Panel.ROWS,
+    help="List rows that are set aside too: variants, single seeds.",
+)
+@strict_option(
+    "--senteval-rounding",
+    "rounded",
+    is_flag=True,
+    panel=Panel.ROWS,
+    rare=True,
+    help="Average rounded scores, as SimCSE does.",
+)
 @strict_option(
     "--checkpoint",
     type=click.Choice(["selected", "last"]),
     default="selected",
+    panel=Panel.ROWS,
+    rare=True,
     help="Scores of the checkpoint that the dev set selected, or of the last one.",
 )
 @strict_option(
     "--rank-supervised",
     is_flag=True,
+    panel=Panel.ROWS,
+    rare=True,
     help="Rank supervised rows among the others instead of listing them below.",
 )
 @details_option
 @_paper_options
 @_latex_options
-@strict_option("--figures", type=PATH, help="Draw every figure into DIR, as PDF, PNG and SVG.")
+@strict_option(
+    "--figures", type=PATH, panel=Panel.OUTPUT, help="Draw every figure into DIR, as PDF, PNG and SVG."
+)
 @data_option("Evaluation data, to recompute scores from predictions; default BENCH_DATA.")
 @results_option
 @strict_option(
@@ -112,6 +165,7 @@ _paper_options = combine_options(
     metavar="NAME[,NAME...]",
     default="local",
     shell_complete=completion.campaigns,
+    panel=Panel.MAIN,
     help="Folders of records below --results, merged into one report; contradictions are an error.",
 )
 def report_command(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import PATH, check_device, data_option, device_options, text_column_option
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
@@ -24,7 +25,7 @@ _PIVOT = re.compile(r"([A-Za-z]+(?:_[A-Za-z]+)*)(?::([A-Za-z]+(?:_[A-Za-z]+)*))?
 _CHUNK = {"cpu": 1024, "cuda": 16_384, "mps": 4096}  # sentences: minutes of work
 
 
-@click.command()
+@bench_command()
 @strict_option(
     "--pivots", required=True, help="Languages, such as fr,ru; zh:cmn_Hans for a model with several targets."
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.messages import is_quiet
 from bench.cli.options import (
     POSITIVE_POINTS,
@@ -27,7 +28,7 @@ from bench.cli.options import (
 )
 from bench.cli.plan_notes import print_plan_notes
 from bench.cli.sealing import SealingOptions, prepare_sealed_plan
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
 from bench.records.record import ALL, RunRecord
 
@@ -41,43 +42,62 @@ if TYPE_CHECKING:
 estimate_option = strict_option(
     "--estimate",
     is_flag=True,
-    help="Dry run that also times a few training steps and sentences of every method.",
+    panel=Panel.PLANNING,
+    help="Dry run that also times every method.",
 )
 
 
-@click.command()
+@bench_command()
 @strict_option(
     "--methods",
     required=True,
     shell_complete=completion.methods_or_all,
-    help="Comma-separated: NAME, NAME:POOLING, NAME[option=value], hf:PATH[:POOLING], st:PATH, "
-    "vectors:FILE[:avg|sif], each as ROW=... under a row name of your own; all: every registered method "
-    "except those with a path; those with missing inputs are named and left out.",
+    panel=Panel.MAIN,
+    help="Comma-separated: NAME, NAME[option=value], hf:PATH, st:PATH, vectors:FILE, ROW=METHOD; all: every "
+    "method without a path; those with missing inputs are named and left out.",
 )
 @seeds_option("1-5")
 @run_options
-@strict_option("--dry-run", is_flag=True, help="Only list cells, their states and inputs.")
+@strict_option(
+    "--dry-run", is_flag=True, panel=Panel.PLANNING, help="Only list cells, their states and inputs."
+)
 @estimate_option
 @strict_option(
     "--detect",
     type=POSITIVE_POINTS,
     metavar="POINTS",
+    panel=Panel.PLANNING,
+    rare=True,
     help="With --dry-run: seeds needed to detect this difference, and the difference that --seeds detect.",
 )
 @strict_option(
     "--spread",
     type=POSITIVE_POINTS,
     metavar="SD",
+    panel=Panel.PLANNING,
+    rare=True,
     help="With --detect: standard deviation over seeds, in points; default: estimated from records.",
 )
-@strict_option("--price-per-hour", type=NumberRange(0), metavar="PRICE", help="Add the cost to the estimate.")
 @strict_option(
-    "--probes", metavar="all|NAME,...", help="Add these probes (`bench list probes`) to every record."
+    "--price-per-hour",
+    type=NumberRange(0),
+    metavar="PRICE",
+    panel=Panel.PLANNING,
+    rare=True,
+    help="Add the cost to the estimate.",
+)
+@strict_option(
+    "--probes",
+    metavar="all|NAME,...",
+    panel=Panel.OUTPUT,
+    help="Add probes to every record: `bench list probes`.",
 )
 @details_option
 @strict_option(
     "--keep-vectors",
     is_flag=True,
+    panel=Panel.EVALUATION,
+    rare=True,
     help="Cache sentence vectors below --results, and reuse them for equal weights, tokenizer, options and "
     "sentences.",
 )
@@ -85,11 +105,15 @@ estimate_option = strict_option(
     "--deadline",
     type=NumberRange(0, 525_600, min_open=True),
     metavar="MIN",
+    panel=Panel.PLANNING,
+    rare=True,
     help="Start only cells that end within this many minutes. Exit code 130 if cells remain.",
 )
 @strict_option(
     "--shard",
     metavar="I/N",
+    panel=Panel.DEVICES,
+    rare=True,
     help="Run only this share of the cells, such as 3/16. Cells that share a training stage stay together.",
 )
 @strict_option(
@@ -97,32 +121,47 @@ estimate_option = strict_option(
     "logs",
     type=click.Choice(["tensorboard", "wandb"]),
     multiple=True,
+    panel=Panel.OUTPUT,
+    rare=True,
     help="Also write training curves there, below --results; wandb is offline unless WANDB_MODE is set. "
     "Repeatable.",
 )
-@strict_option("--force", is_flag=True, help="Run finished cells again and replace their records.")
+@strict_option(
+    "--force",
+    is_flag=True,
+    panel=Panel.OUTPUT,
+    help="Run finished cells again; replaces their records.",
+)
 @strict_option(
     "--plan",
     "sealing",
     is_flag=True,
+    panel=Panel.SEALING,
+    rare=True,
     help="First seal methods, seeds, suites and tests in the campaign's folder. Reports then say what is "
     "missing of them, and what is beside them.",
 )
 @strict_option(
     "--baseline",
     metavar="METHOD",
+    panel=Panel.SEALING,
+    rare=True,
     help="With --plan: row to compare with; default: simcse, if it has two seeds.",
 )
 @strict_option(
     "--family",
     "family_kind",
     type=click.Choice(["baseline", "all"]),
+    panel=Panel.SEALING,
+    rare=True,
     help="With --plan: tests of rows against the baseline, or of all pairs.",
 )
 @strict_option(
     "--margin",
     type=POSITIVE_POINTS,
     metavar="POINTS",
+    panel=Panel.SEALING,
+    rare=True,
     help="With --plan: points within which a row counts as equal to the baseline; default: 0.5.",
 )
 def run_command(
@@ -143,7 +182,7 @@ def run_command(
 ) -> None:
     """Train and evaluate methods over seeds and suites.
 
-    Finished cells are skipped. Progress goes to stderr. The answer, the leaderboard of this run and at most
+    Finished cells are skipped. Progress goes to stderr; the answer, the leaderboard of this run and at most
     three notes go to stdout.
     """
     from bench.cli.seed_power_table import check_detection_options, print_detection

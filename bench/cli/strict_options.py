@@ -1,9 +1,10 @@
-"""Options given once, and ``--config``: a command's options from a TOML file."""
+"""Options given once, with their panel in the help, and ``--config``: options from a TOML file."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +18,38 @@ LISTS = ("methods", "seeds", "suite", "probes")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Panel(Enum):
+    """Panels of options in the help of a command, in their order, by their titles."""
+
+    MAIN = "Options"
+    SOURCE = "What is checked"
+    ROWS = "Rows and columns"
+    TESTS = "Tests"
+    ITEMS = "Items (--show-items)"
+    VECTORS = "Vectors (--vectors)"
+    REPEAT = "One record (RECORD.json --rerun)"
+    DATA = "Data and models"
+    MODEL = "Model"
+    TRAINING = "Training"
+    EVALUATION = "Evaluation"
+    PLANNING = "Plan and cost"
+    SEALING = "Sealed plan (--plan)"
+    DEVICES = "Devices and processes"
+    OUTPUT = "Output"
+    LATEX = "LaTeX"
+    UPDATE = "New reference (--update)"
+
+
 class StrictOption(click.Option):
     """An option that may be given once, where click silently keeps the last value.
 
-    A ``multiple`` one extends the list of ``--config``, which click silently drops.
+    A ``multiple`` one extends the list of ``--config``, which click silently drops. ``panel`` is its place in
+    the help of a command with many options; a ``rare`` one is shown there only by ``--help-all``.
     """
+
+    def __init__(self, *args: Any, panel: Panel | None = None, rare: bool = False, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.panel, self.rare = panel, rare
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Let the parser keep every value."""
@@ -126,6 +154,6 @@ config_option = strict_option(
     expose_value=False,
     callback=_read_config_file,
     metavar="FILE.toml",
-    help="Read options by their long names; the command line wins, in repeatable options entry by entry. "
-    "Paths are relative to the current folder.",
+    panel=Panel.MAIN,
+    help="Options from a file; the command line wins.",
 )

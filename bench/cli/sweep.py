@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import check_device, make_spec, run_options, seeds_option
 from bench.cli.plan_notes import print_plan_notes
 from bench.cli.run import (
@@ -18,7 +19,7 @@ from bench.cli.run import (
     print_plan,
     read_plan_records,
 )
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from bench.config.sweeps import Backbone
 
 
-@click.command()
+@bench_command()
 @click.argument("name", shell_complete=completion.sweep)
 @seeds_option("1-2")
 @run_options
-@strict_option("--dry-run", is_flag=True, help="Only print question, grid, seeds and cells.")
+@strict_option(
+    "--dry-run", is_flag=True, panel=Panel.PLANNING, help="Only print question, grid, seeds and cells."
+)
 @estimate_option
 def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> None:
     """Run a predefined grid of options and print its table.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -26,7 +27,7 @@ from bench.cli.options import (
     print_stderr,
     train_options,
 )
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import CellFailedError, InputError, printable
 from bench.records.filesystem import hold_output, pretraining_lock
@@ -41,42 +42,92 @@ if TYPE_CHECKING:
 Train = Callable[..., dict[str, Any]]
 
 
-@click.command()
+@bench_command()
 @strict_option(
     "--profile",
     default="mini",
     shell_complete=completion.profile,
+    panel=Panel.MAIN,
     help="A profile with a [pretrain] table.",
 )
 @strict_option(
-    "--world-seed", type=click.IntRange(0), help="Seed of profile mini's synthetic text; default 1."
+    "--world-seed",
+    type=click.IntRange(0),
+    panel=Panel.DATA,
+    rare=True,
+    help="Seed of profile mini's synthetic text; default 1.",
 )
 @strict_option(
-    "--corpus", type=PATH, metavar="FILE", help="Another text, .txt or .txt.xz, a document a line."
+    "--corpus",
+    type=PATH,
+    metavar="FILE",
+    panel=Panel.DATA,
+    help="Another text, .txt or .txt.xz, a document a line.",
 )
-@strict_option("--layers", type=click.IntRange(1, 256), help="Layers of a new BERT; default the profile's.")
-@strict_option("--hidden", type=click.IntRange(1, 16_384), help="Its width; default the profile's.")
-@strict_option("--heads", type=click.IntRange(1, 1024), help="Its attention heads; default: of width 64.")
+@strict_option(
+    "--layers",
+    type=click.IntRange(1, 256),
+    panel=Panel.MODEL,
+    help="Layers of a new BERT; default the profile's.",
+)
+@strict_option(
+    "--hidden", type=click.IntRange(1, 16_384), panel=Panel.MODEL, help="Its width; default the profile's."
+)
+@strict_option(
+    "--heads",
+    type=click.IntRange(1, 1024),
+    panel=Panel.MODEL,
+    help="Its attention heads; default: of width 64.",
+)
 @strict_option(
     "--max-length",
     type=click.IntRange(3, 4096),
+    panel=Panel.MODEL,
     help="Its positions, and the tokens read of each line; default the profile's.",
 )
-@strict_option("--split", is_flag=True, help="Split longer lines into several rows, in place of truncation.")
-@strict_option("--steps", type=click.IntRange(1), help="Optimiser steps; default the profile's.")
+@strict_option(
+    "--split",
+    is_flag=True,
+    panel=Panel.DATA,
+    rare=True,
+    help="Split longer lines into several rows, in place of truncation.",
+)
+@strict_option(
+    "--steps", type=click.IntRange(1), panel=Panel.TRAINING, help="Optimiser steps; default the profile's."
+)
 @strict_option(
     "--minutes",
     type=NumberRange(0, 100_000, min_open=True),
+    panel=Panel.TRAINING,
     help="Train this long instead; the rate follows the clock, so runs differ.",
 )
-@strict_option("--prepare", is_flag=True, help="Only write the tokenised text and its counts to --out.")
-@strict_option("--prepared", type=PATH, metavar="FOLDER", help="Train on the text that --prepare wrote.")
-@strict_option("--give-up", is_flag=True, help="Stop if the loss hardly fell in 500 steps.")
-@strict_option("--seed", type=click.IntRange(0), default=1, help="Random seed.")
+@strict_option(
+    "--prepare",
+    is_flag=True,
+    panel=Panel.DATA,
+    rare=True,
+    help="Only write the tokenised text and its counts to --out.",
+)
+@strict_option(
+    "--prepared",
+    type=PATH,
+    metavar="FOLDER",
+    panel=Panel.DATA,
+    rare=True,
+    help="Train on the text that --prepare wrote.",
+)
+@strict_option(
+    "--give-up",
+    is_flag=True,
+    panel=Panel.TRAINING,
+    rare=True,
+    help="Stop if the loss hardly fell in 500 steps.",
+)
+@strict_option("--seed", type=click.IntRange(0), default=1, panel=Panel.MAIN, help="Random seed.")
 @device_options()
 @precision_option("--precision", "Arithmetic of the transformer; loss and weights keep fp32.")
 @data_option("For minilm-mlm's text; default BENCH_DATA.")
-@strict_option("--out", type=PATH, required=True, help="Folder to write.")
+@strict_option("--out", type=PATH, required=True, panel=Panel.MAIN, help="Folder to write.")
 def pretrain_command(
     profile: str,
     seed: int,
@@ -322,20 +373,33 @@ def _plan_head(
     return partial(train_mlm_head, backbone, text, MlmSettings(**profile.pretrain)), command
 
 
-@click.command()
+@bench_command()
 @click.argument("methods", metavar="METHOD[,METHOD...]", shell_complete=completion.methods)
-@strict_option("--option", default="lr", help="Option to choose, a stage's as STAGE.OPTION.")
-@strict_option("--values", required=True, help="Comma-separated, at most 6.")
-@strict_option("--first", help="Values to try first; then only neighbours of the best one are tried.")
-@strict_option("--seed", type=click.IntRange(0), default=100, help="Any seed but 1-10, which are reported.")
+@strict_option(
+    "--option", default="lr", panel=Panel.MAIN, help="Option to choose, a stage's as STAGE.OPTION."
+)
+@strict_option("--values", required=True, panel=Panel.MAIN, help="Comma-separated, at most 6.")
+@strict_option(
+    "--first", panel=Panel.MAIN, help="Values to try first; then only neighbours of the best one are tried."
+)
+@strict_option(
+    "--seed",
+    type=click.IntRange(0),
+    default=100,
+    panel=Panel.MAIN,
+    help="Any seed but 1-10, which are reported.",
+)
 @train_options
 @strict_option(
     "--workers",
     type=click.IntRange(1, 256),
+    panel=Panel.DEVICES,
     help="Values in parallel; default 1, with Ray as many as fit the cluster.",
 )
 @executor_options
-@strict_option("--results", type=PATH, default=Path("results"), help="Folder of the training stages.")
+@strict_option(
+    "--results", type=PATH, default=Path("results"), panel=Panel.MAIN, help="Folder of the training stages."
+)
 def tune_command(
     methods: str, option: str, values: str, first: str | None, seed: int, **options: Any
 ) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import results_option
 from bench.cli.strict_options import strict_option
 from bench.errors import printable
 
 
-@click.command()
+@bench_command()
 @results_option
 @strict_option(
     "--campaign", shell_complete=completion.campaign, help="Only this one; default all below --results."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import write_file
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _WHERE = "bench conformance"
 
 
-@click.command()
+@bench_command()
 @click.argument(
     "asked",
     nargs=-1,

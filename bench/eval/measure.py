@@ -93,7 +93,7 @@ class Measure(ABC, Generic[T]):
     needs_vectors: ClassVar[bool] = False  # true if a method for pairs is refused before anything runs
     scores_last: ClassVar[bool] = False
     """True if the last checkpoint is scored in addition to the selected one."""
-    change_columns: ClassVar[str] = ""  # caption of the columns of ``bench diff``
+    change_columns: ClassVar[str] = ""  # caption of the columns of ``bench compare --show-items``
 
     @property
     def notes(self) -> tuple[str, ...]:

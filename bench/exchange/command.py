@@ -1,4 +1,4 @@
-"""The commands ``bench bundle``, ``merge``, ``unpack`` and ``pack``."""
+"""The commands ``bench bundle``, ``merge`` and ``pack``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
-from bench.cli.catalogue import format_card
+from bench.cli.card_sections import format_card
+from bench.cli.commands import bench_command
+from bench.cli.modes import check_mode, require_parameter
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -25,20 +27,20 @@ from bench.cli.options import (
 )
 from bench.cli.plan_notes import print_plan_notes
 from bench.cli.signals import finish_command
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError, NotComparableError, printable
 
-_folder_option = partial(strict_option, type=PATH, required=True, metavar="FOLDER")
+_folder_option = partial(strict_option, type=PATH, metavar="FOLDER", panel=Panel.MAIN)
 
 
-@click.command()
-@click.argument("campaign", shell_complete=completion.campaign)
+@bench_command()
+@click.argument("campaign", required=False, shell_complete=completion.campaign)
 @strict_option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
     metavar="FILE",
+    panel=Panel.MAIN,
     help="The bundle, such as submissions/NAME.zip.",
 )
 @strict_option(
@@ -46,20 +48,51 @@ _folder_option = partial(strict_option, type=PATH, required=True, metavar="FOLDE
     "plugins",
     multiple=True,
     metavar="FILE.py",
+    panel=Panel.MAIN,
     help="Add the source of a method that was run with --plugin, without running it. Repeatable.",
 )
-@strict_option("--by", metavar="TEXT", help="Sender, such as a name or an organisation, kept by the records.")
+@strict_option(
+    "--by",
+    metavar="TEXT",
+    panel=Panel.MAIN,
+    help="Sender, such as a name or an organisation, kept by the records.",
+)
+@strict_option(
+    "--extract",
+    type=PATH,
+    metavar="FILE",
+    panel=Panel.MAIN,
+    help="Unpack this bundle into --into instead, to report, verify and repeat its runs.",
+)
+@_folder_option("--into", help="With --extract: a folder that is new or empty.")
 @results_option
 @data_option()
 def bundle_command(
-    campaign: str, out: Path, plugins: tuple[str, ...], by: str | None, results: Path, data_dir: Path | None
+    campaign: str | None,
+    out: Path | None,
+    plugins: tuple[str, ...],
+    by: str | None,
+    extract: Path | None,
+    into: Path | None,
+    results: Path,
+    data_dir: Path | None,
 ) -> None:
-    """Put a campaign into one file that others can merge.
+    """Put a campaign into one file, or unpack one.
 
     The bundle holds the records with their predictions, the source of plug-in methods, the profile, the
     versions of all installed packages, the report and the output of bench verify. Any finding of bench
-    verify stops it (exit code 1). Equal campaigns give equal bytes.
+    verify stops it (exit code 1). Equal campaigns give equal bytes. bench merge adds it to a folder.
+
+    With --extract, the folder gets results/ with the campaign, and plugins/ with the source of its plug-in
+    methods, whose cards are printed. That code runs only with --plugin of other commands. Check the records
+    with bench verify.
     """
+    check_mode("--extract", ("into",), ("extract",), active=extract is not None)
+    if extract is not None:
+        _extract_bundle(extract, require_parameter("into"))
+        return
+    name: str = require_parameter("campaign")
+    target: Path = require_parameter("out")
     from bench.config.plugins import read_plugin
     from bench.exchange.campaign_bundle import make_bundle
     from bench.records.filesystem import write_atomically
@@ -70,21 +103,21 @@ def bundle_command(
     discover()
     sources = [read_plugin(text, results) for text in plugins]
     with progress_bar("records", None) as advance:
-        verified, payload = make_bundle(ResultStore(results, campaign), data_dir, sources, advance, by)
+        verified, payload = make_bundle(ResultStore(results, name), data_dir, sources, advance, by)
     click.echo(verification_text(verified))
     if payload is None:
-        raise BenchError(f"{campaign} is not bundled: see the findings above", where="bench bundle")
+        raise BenchError(f"{name} is not bundled: see the findings above", where="bench bundle")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(out, payload)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, payload)
     except OSError as error:
-        raise InputError(f"{out} can't be written: {error.strerror}", where="--out") from error
-    click.echo(f"{out}: {len(payload):,} bytes, sha256 {sha256(payload).hexdigest()}")
+        raise InputError(f"{target} can't be written: {error.strerror}", where="--out") from error
+    click.echo(f"{target}: {len(payload):,} bytes, sha256 {sha256(payload).hexdigest()}")
 
 
-@click.command()
+@bench_command()
 @click.argument("bundles", type=PATH, nargs=-1, required=True, metavar="BUNDLE|FOLDER...")
-@_folder_option("--into", help="Results folder that gets the records.")
+@_folder_option("--into", required=True, help="Results folder that gets the records.")
 @strict_option(
     "--campaign",
     metavar="NAME",
@@ -144,15 +177,8 @@ def merge_command(bundles: tuple[Path, ...], into: Path, data_dir: Path | None, 
         click.echo(f"{into / merged.campaign}: {count:,} record{'s' * (count != 1)} added{present}")
 
 
-@click.command()
-@click.argument("bundle", type=PATH)
-@_folder_option("--into", help="A folder that is new or empty.")
-def unpack_command(bundle: Path, into: Path) -> None:
-    """Unpack a BUNDLE to report, verify and repeat its runs.
-
-    FOLDER gets results/ with the campaign, and plugins/ with the source of its plug-in methods, whose cards
-    are printed. That code runs only with --plugin of other commands. Check the records with bench verify.
-    """
+def _extract_bundle(bundle: Path, into: Path) -> None:
+    """Unpack a bundle; print the cards of its methods and the commands that read it."""
     from bench.exchange.campaign_bundle import RESULTS, unpack_bundle
 
     try:
@@ -180,25 +206,31 @@ _LEFT_OUT = {*_OWN, *_FILES, "results"}
 """Options of ``bench pack`` only, and those that name files, which have other places in the folder."""
 
 
-@click.command()
+@bench_command()
 @strict_option(
     "--methods",
     required=True,
     shell_complete=completion.methods_or_all,
+    panel=Panel.MAIN,
     help="As for bench run, except methods that bring a model.",
 )
 @seeds_option("1-5")
 @spec_options
-@strict_option("--probes", metavar="all|NAME,...", help="Probes that the run adds.")
-@_folder_option("--out", help="The folder: a new one.")
+@strict_option("--probes", metavar="all|NAME,...", panel=Panel.EVALUATION, help="Probes that the run adds.")
+@_folder_option("--out", required=True, help="The folder: a new one.")
 @strict_option(
     "--weights",
     type=click.Choice(["fp16", "same"]),
     default="fp16",
+    panel=Panel.OUTPUT,
     help="Round models to float16, which changes the hash in the records, or keep them.",
 )
 @strict_option(
-    "--limit", type=NumberRange(0, min_open=True), metavar="MB", help="Exit code 1 if the folder is larger."
+    "--limit",
+    type=NumberRange(0, min_open=True),
+    metavar="MB",
+    panel=Panel.OUTPUT,
+    help="Exit code 1 if the folder is larger.",
 )
 def pack_command(out: Path, weights: str, limit: float | None, **options: Any) -> None:
     """Make a folder that runs without network or pip.

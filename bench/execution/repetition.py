@@ -1,4 +1,4 @@
-"""``bench rerun``: repeat a record from its own facts, and compare every digit and word."""
+"""``bench verify RECORD.json --rerun``: repeat a record from its facts, and compare every digit and word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bench check`` and ``bench history``."""
+"""``bench check``: the gate, and scores over its verdicts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import click
 from click.core import ParameterSource
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
+from bench.cli.modes import check_mode
 from bench.cli.options import (
     PATH,
     NumberRange,
@@ -21,13 +23,12 @@ from bench.cli.options import (
     check_device,
     data_option,
     details_option,
-    format_option,
     level_option,
     load_plugin_options,
     plugin_option,
     write_file,
 )
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.errors import InputError, NotComparableError
 from bench.gate.verdict import BAD, Gate, Status, cell_name
 
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from bench.records.store import ResultStore
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_FORMATS = ("text", "markdown", "html", "json")
+_FORMATS = ("text", "markdown", "html", "json", "csv")
+_OF_HISTORY = ("history", "methods", "form")
 
 
 class _Judgement(NamedTuple):
@@ -51,72 +53,136 @@ class _Judgement(NamedTuple):
     planned: list[Plan]
 
 
-@click.command()
+@bench_command()
 @strict_option(
     "--reference",
     default="results/reference",
     metavar="DIR|REV[:DIR]",
+    panel=Panel.MAIN,
     help="Campaign folder of the reference, or a git revision that has one.",
 )
 @strict_option(
-    "--results", type=PATH, help="Compare the records there instead of repeating the reference's own cells."
+    "--results",
+    type=PATH,
+    panel=Panel.MAIN,
+    help="Compare the records there instead of repeating the reference's own cells.",
 )
 @campaign_option
-@strict_option("--encoder", metavar="PATH", help="Compare an encoder with the reference's of that --name.")
-@strict_option("--name", help="With --encoder: its id in the reference, whatever its weights.")
+@strict_option(
+    "--encoder",
+    metavar="PATH",
+    panel=Panel.SOURCE,
+    help="Compare an encoder with the reference's of that --name.",
+)
+@strict_option(
+    "--name", panel=Panel.SOURCE, help="With --encoder: its id in the reference, whatever its weights."
+)
 @strict_option(
     "--suite",
     "suites",
     shell_complete=completion.suites,
+    panel=Panel.SOURCE,
+    rare=True,
     help="With --encoder: only these suites; of a new name, its suites.",
 )
 @strict_option(
     "--profile",
     shell_complete=completion.profile,
+    panel=Panel.SOURCE,
+    rare=True,
     help="With --encoder: only records of this profile; of a new name, its profile.",
 )
 @strict_option(
     "--methods",
     shell_complete=completion.recorded_methods,
-    help="Only these methods of the reference, comma-separated ids as in its report.",
+    panel=Panel.SOURCE,
+    help="Only these methods of the reference, comma-separated ids as in its report; with --history also "
+    "'average', over the cells.",
 )
-@strict_option("--seeds", help="Only these seeds, such as 1-5 or 1,3,7-9.")
-@strict_option("--strict", is_flag=True, help="Changed numbers fail where equal ones are due.")
+@strict_option("--seeds", panel=Panel.SOURCE, help="Only these seeds, such as 1-5 or 1,3,7-9.")
+@strict_option(
+    "--strict", is_flag=True, panel=Panel.TESTS, help="Changed numbers fail where equal ones are due."
+)
 @strict_option(
     "--allow-versions",
     is_flag=True,
+    panel=Panel.TESTS,
+    rare=True,
     help="With --strict: pass on other versions, where only averages of trained cells are compared.",
 )
 @strict_option(
-    "--tolerance", type=NumberRange(0, 100), default=0.5, help="Points that an average may fall by."
+    "--tolerance",
+    type=NumberRange(0, 100),
+    default=0.5,
+    metavar="POINTS",
+    panel=Panel.TESTS,
+    help="Points that an average may fall by.",
 )
 @level_option("Of the intervals, together.")
 @plugin_option
-@strict_option("--format", "form", type=click.Choice(_FORMATS), default="text", help="What goes to stdout.")
+@strict_option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    default="text",
+    panel=Panel.OUTPUT,
+    help="What goes to stdout; csv with --history.",
+)
 @details_option
-@strict_option("--html", type=_FILE, metavar="FILE", help="Write a page.")
-@strict_option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML, a test case a cell.")
-@strict_option("--json", type=_FILE, metavar="FILE", help="Write the verdict with all figures.")
+@strict_option("--html", type=_FILE, metavar="FILE", panel=Panel.OUTPUT, help="Write a page.")
+@strict_option(
+    "--junit", type=_FILE, metavar="FILE", panel=Panel.OUTPUT, help="Write JUnit XML, a test case a cell."
+)
+@strict_option(
+    "--json", type=_FILE, metavar="FILE", panel=Panel.OUTPUT, help="Write the verdict with all figures."
+)
 @strict_option(
     "--summary",
     type=_FILE,
     metavar="FILE",
     envvar="GITHUB_STEP_SUMMARY",
     show_envvar=True,
+    panel=Panel.OUTPUT,
+    rare=True,
     help="Append markdown.",
 )
-@strict_option("--update", is_flag=True, help="Show the difference, then make the new records the reference.")
-@strict_option("--why", metavar="TEXT", help="With --update: the reason, kept in the reference's CHANGES.md.")
+@strict_option(
+    "--history",
+    type=PATH,
+    metavar="FOLDER",
+    panel=Panel.OUTPUT,
+    help="Only print the scores of earlier builds, from the files of --json in this folder.",
+)
+@strict_option(
+    "--update",
+    is_flag=True,
+    panel=Panel.UPDATE,
+    help="Show the difference, then make the new records the reference.",
+)
+@strict_option(
+    "--why",
+    metavar="TEXT",
+    panel=Panel.UPDATE,
+    help="With --update: the reason, kept in the reference's CHANGES.md.",
+)
 @strict_option(
     "--keep-encoders",
     "keep",
     is_flag=True,
+    panel=Panel.UPDATE,
+    rare=True,
     help="With --update: keep the first seed's encoder of every trained method too, to be computed again.",
 )
-@strict_option("--yes", is_flag=True, help="Don't ask before --update.")
+@strict_option("--yes", is_flag=True, panel=Panel.UPDATE, help="Don't ask before --update.")
 @data_option()
 @strict_option(
-    "--workers", type=click.IntRange(1, 256), default=1, envvar="BENCH_WORKERS", help="Cells side by side."
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    envvar="BENCH_WORKERS",
+    metavar="N",
+    panel=Panel.MAIN,
+    help="Cells side by side.",
 )
 def check_command(plugins: tuple[str, ...], **options: Any) -> None:
     """Compare today's code or weights with a reference.
@@ -130,7 +196,16 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
     of stored predictions changed, a known value is wrong, with --strict any number that was due to be equal
     or a trained cell of other versions, or a cell failed or is missing; 2 bad input; 3 other data or
     specifications.
+
+    --history FOLDER runs nothing: it prints the scores of the builds whose verdicts (--json) are in FOLDER,
+    at any depth, in the order of their dates, with the limits of the gate. html is one file with a chart a
+    cell; csv and json have scores in the metric's unit, other formats in points.
     """
+    history = options.pop("history")
+    check_mode("--history", (), _OF_HISTORY, active=history is not None)
+    if history is not None:
+        _print_history(history, options["methods"], options["form"])
+        return
     _check_options(options)
     from bench.config.method_ids import parse_seeds
     from bench.gate.known_values import add_known_values
@@ -159,6 +234,8 @@ def check_command(plugins: tuple[str, ...], **options: Any) -> None:
 
 def _check_options(options: dict[str, Any]) -> None:
     """Raise InputError for contradictory options, before anything is read."""
+    if options["form"] == "csv":
+        raise InputError("csv is for --history", where="bench check --format", expected="json")
     if (options["encoder"] is None) != (options["name"] is None):
         raise InputError("--encoder and --name go together", where="bench check")
     together = (
@@ -359,18 +436,8 @@ def _exit_with_verdict(gate: Gate) -> None:
     sys.exit(gate.exit_code)
 
 
-@click.command()
-@click.argument("folder", type=PATH, metavar="FOLDER")
-@strict_option(
-    "--methods", help="Only these, comma-separated ids as in the table; 'average' is that over the cells."
-)
-@format_option("text", "markdown", "html", "csv", "json")
-def history_command(folder: Path, methods: str | None, form: str) -> None:
-    """Print scores over builds, with the limits of the gate.
-
-    FOLDER has files of `bench check --json`, at any depth. Builds are in the order of their dates. html is
-    one file with a chart a cell; csv and json have scores in the metric's unit, other formats in points.
-    """
+def _print_history(folder: Path, methods: str | None, form: str) -> None:
+    """Print the scores of builds from their verdicts, with the limits of the gate."""
     from bench.config.method_ids import split_outside_brackets
     from bench.gate.history_page import render_history
     from bench.gate.verdict_history import read_history

@@ -131,7 +131,7 @@ class History:
 
 def read_history(folder: Path) -> History:
     """Read every verdict ``*.json`` at any depth of a folder; hidden files are ignored."""
-    where = "bench history"
+    where = "bench check --history"
     if not folder.is_dir():
         expected = "a folder of verdicts of bench check --json"
         raise InputError(f"{folder} is no folder", where=where, expected=expected)

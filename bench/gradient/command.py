@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bench.cli import completion
+from bench.cli.commands import bench_command
 from bench.cli.options import PATH, check_device, make_spec, spec_options
 from bench.cli.plan_notes import print_plan_notes
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
@@ -18,17 +19,23 @@ if TYPE_CHECKING:
     from bench.plan.plan import Plan
 
 
-@click.command()
+@bench_command()
 @click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=completion.method)
-@strict_option("--out", type=PATH, required=True, help="Folder to write.")
-@strict_option("--seed", type=click.IntRange(0), default=1, help="Random seed.")
+@strict_option("--out", type=PATH, required=True, panel=Panel.MAIN, help="Folder to write.")
+@strict_option("--seed", type=click.IntRange(0), default=1, panel=Panel.MAIN, help="Random seed.")
 @strict_option(
     "--most",
     type=click.IntRange(128),
     default=2560,
+    panel=Panel.EVALUATION,
     help="Measure at most this many of the held-out sentences.",
 )
-@strict_option("--figures", type=PATH, help="Then draw the figures of --out into DIR: PDF, PNG and SVG.")
+@strict_option(
+    "--figures",
+    type=PATH,
+    panel=Panel.MAIN,
+    help="Then draw the figures of --out into DIR: PDF, PNG and SVG.",
+)
 @spec_options
 def gradient_command(
     methods: tuple[str, ...], out: Path, seed: int, most: int, figures: Path | None, **options: Any

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bench.cli.commands import bench_command
 from bench.cli.options import PATH, check_device, make_spec, print_stderr, run_options
 from bench.cli.run import (
     estimate_option,
@@ -20,7 +21,7 @@ from bench.cli.run import (
     print_plan,
     read_plan_records,
 )
-from bench.cli.strict_options import strict_option
+from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import BenchError, InputError
 
@@ -39,16 +40,28 @@ MOST = 2560
 _FORMATS = click.Choice(["text", "markdown", "csv", "json", "latex"])
 
 
-@click.command()
+@bench_command()
 @click.argument("name", metavar="[PAPER[:ITEM],...]", required=False)
-@strict_option("--seeds", help="Such as 1-5; default: those that the paper states, else 1.")
+@strict_option("--seeds", panel=Panel.MAIN, help="Such as 1-5; default: those that the paper states, else 1.")
 @run_options
-@strict_option("--check", is_flag=True, help="Compare all items with the papers' figures; run nothing.")
-@strict_option("--dry-run", is_flag=True, help="Show what would run; run nothing.")
+@strict_option(
+    "--check",
+    is_flag=True,
+    panel=Panel.PLANNING,
+    help="Compare all items with the papers' figures; run nothing.",
+)
+@strict_option("--dry-run", is_flag=True, panel=Panel.PLANNING, help="Show what would run; run nothing.")
 @estimate_option
-@strict_option("--show", is_flag=True, help="Print the tables from the records that are there; run nothing.")
-@strict_option("--figures", type=PATH, help="Draw the item's figures into DIR, as PDF, PNG and SVG.")
-@strict_option("--format", "form", type=_FORMATS, default="text", help="Of the tables.")
+@strict_option(
+    "--show",
+    is_flag=True,
+    panel=Panel.OUTPUT,
+    help="Print the tables from the records that are there; run nothing.",
+)
+@strict_option(
+    "--figures", type=PATH, panel=Panel.OUTPUT, help="Draw the item's figures into DIR, as PDF, PNG and SVG."
+)
+@strict_option("--format", "form", type=_FORMATS, default="text", panel=Panel.OUTPUT, help="Of the tables.")
 def reproduce_command(
     name: str | None,
     check: bool,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from bench.config import profiles
 from bench.config.run_spec import MethodRequest, RunSpec
 from bench.data.training_data import TrainingData, read_training_data
 from bench.errors import InputError
+from bench.method_card import MethodCard, OptionValue
 from bench.plan import cell_expansion
 from bench.plan.cell import Cell
 from bench.plan.job import MATCHED
@@ -15,8 +17,25 @@ from bench.registry import METHODS
 from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_sentences, planned_steps
 
 
-def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Yield (what, text) of a method in a profile, without torch: models, texts, stages, options."""
+@dataclass(frozen=True)
+class MethodExplanation:
+    """What a method would do in a profile.
+
+    Args:
+        title: Method and profile.
+        facts: (what, text) of models, texts, suites and budget.
+        stages: (name, text) of each training stage.
+        options: (name, value, source) of each option.
+    """
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    stages: tuple[tuple[str, str], ...]
+    options: tuple[tuple[str, OptionValue, str], ...]
+
+
+def explain_method(request: MethodRequest, spec: RunSpec) -> MethodExplanation:
+    """Return what a method would do in a profile, without torch; raises InputError."""
     profile = profiles.load_profile(spec.profile)
     card = METHODS.get(request.name, where="bench show").card
     bare_cell = cell_expansion.make_bare_cell(request, spec, profile, 0)
@@ -30,28 +49,43 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> Iterator[tuple[str,
     size = len(training.corpus.sentences) if training else 0
     cell = cell_expansion.make_bare_cell(request, spec, profile, size)
     cell_expansion.check_overrides(spec, [cell])
-    yield "method", f"{cell.method} in profile {profile.name}"
+    stages = list(_walk_stages(cell))
+    sources = _find_option_sources(request, spec, profile)
+    described = []
+    for name, stage in stages:
+        count = len(training.texts[stage.text].sentences) if training and stage.text == PAIRS else size
+        described.append((name, _describe_training(stage, count)))
+    facts = _list_facts(card, spec, profile, training, texts, [name for name, _ in stages])
+    options = tuple((name, value, sources.get(name, "card")) for name, value in cell.options)
+    title = f"{cell.method} in profile {profile.name}"
+    return MethodExplanation(title, tuple(facts), tuple(described), options)
+
+
+def _list_facts(
+    card: MethodCard,
+    spec: RunSpec,
+    profile: profiles.Profile,
+    training: TrainingData | None,
+    texts: set[str],
+    stages: Sequence[str],
+) -> Iterator[tuple[str, str]]:
+    """Yield (what, text) of models, texts, suites and budget."""
     if card.needs_backbone:
         yield "backbone", spec.backbone or profile.backbone["name"]
-    stages = list(_walk_stages(cell))
     if stages:
         unit, given, name = "sentences", spec.corpus, "file"
         if texts == {PAIRS}:
             unit, given, name = "pairs", spec.pairs, "pairs"
         text = given or profile.corpus.get(name, f"the made-up world's text {profile.corpus}")
-        text = f"{training.corpus.name}, {size:,} {unit}" if training else f"{text}, not at hand"
+        text = f"{text}, not at hand"
+        if training:
+            text = f"{training.corpus.name}, {len(training.corpus.sentences):,} {unit}"
         yield "training text", text
         yield "dev set", spec.dev or profile.dev
     yield "suites", ", ".join(spec.suites or profile.suites) or "none"
-    if profile.budget is not None and any("/" not in name for name, _ in stages):
+    if profile.budget is not None and any("/" not in name for name in stages):
         own_table = card.name in profile.methods and not profile.budget.equal
         yield "budget", f"its own table in profile {profile.name}" if own_table else profile.budget.text
-    for name, stage in stages:
-        count = len(training.texts[stage.text].sentences) if training and stage.text == PAIRS else size
-        yield "stage", f"{name}: {_describe_training(stage, count)}"
-    sources = _find_option_sources(request, spec, profile)
-    for name, value in cell.options:
-        yield "option", f"{name}={value}  ({sources.get(name, 'card')})"
 
 
 def _walk_stages(cell: Cell) -> Iterator[tuple[str, StageSpec]]:

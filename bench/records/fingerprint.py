@@ -1,6 +1,6 @@
 """The facts that determine a result, in one table, ``FACTS``.
 
-Keys of records, families and stages, the specification of ``bench rerun`` and reported differences use it.
+Keys of records, families and stages, the specification of a repetition and reported differences use it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Fact:
     in_family: bool = True  # it separates averages over seeds
     in_stage: bool = False  # it enters the key of each training stage
     show: Callable[[RunRecord], str] | None = None  # for messages, such as a name next to a hash
-    parameter: str = ""  # field of a run's specification, for ``bench rerun``
+    parameter: str = ""  # field of a run's specification, for ``bench verify RECORD.json --rerun``
     choices: tuple[Any, ...] = ()  # values that the field accepts
     later: bool = False  # keys leave it out at its default, so that earlier keys stay valid
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from bench.cli.commands import bench_command
 from bench.cli.options import PATH, data_option, print_stderr, require_option, results_option
 from bench.cli.strict_options import strict_option
 from bench.cli.terminal import progress_bar
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from bench.site.campaign_entry import CampaignCheck
 
 
-@click.command()
+@bench_command()
 @strict_option("--out", type=PATH, default=Path("site"), show_default=True, help="Folder of the site.")
 @strict_option("--url", default="", metavar="URL", help="Public address, for sitemap and feed.")
 @strict_option("--title", default="bench results", show_default=True, help="Title of the site.")

@@ -129,7 +129,7 @@ def test_another_specification_is_missing_with_its_reason() -> None:
         ({"device": "gpu"}, "'gpu'"),
         ({"force": "yes"}, "True or False"),
         ({"seeds": "5-1"}, "1-5"),
-        ({"dry_run": True}, "bench.dry_run"),
+        ({"dry_run": True}, "bench run"),
         ({"margin": 0.5}, "--plan"),
         ({"set": {"noise.scal": 1}}, "scale"),
         ({"seeds": True}, "seeds=True"),

@@ -347,7 +347,7 @@ def test_the_command(cli: Cli, tmp_path: Path) -> None:
     assert cli(*run, "--campaign", "again")[0] == 0
     assert stable_bytes(tmp_path, "again") == stable_bytes(tmp_path)
     for record in (tmp_path / "results" / "local").rglob("toy.json"):
-        code, out, err = cli("rerun", str(record), "--model", str(path))
+        code, out, err = cli("verify", str(record), "--rerun", "--model", str(path))
         assert (code, out.split(":")[0]) == (0, "equal"), err
 
 

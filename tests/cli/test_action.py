@@ -325,4 +325,4 @@ def test_every_bench_command_of_action_and_workflows_parses() -> None:
     for command in re.findall(r"\((bench check[^)]*)\)", path.read_text()):
         assert parsed(Command(path, command, True).words)[0] == "check"
     words = {command.words[1] for command in commands(ROOT / "docs" / "gate-in-a-build.md")}
-    assert words == {"run", "check", "conformance", "history", "data"}
+    assert words == {"run", "check", "conformance", "data"}

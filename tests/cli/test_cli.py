@@ -104,7 +104,7 @@ POOLINGS = "cls, avg, avg_first_last, avg_last_two, pooler, mask, last, weighted
         ("list suites", ["sts7 "]),
         ("list profiles", ["minilm "]),
         ("list probes", ["overlap "]),
-        ("show untrained", [f"pooling=cls [{POOLINGS}]", "bert_base (pooling=avg_first_last)"]),
+        ("show untrained", [f"pooling cls {POOLINGS} how", "bert_base (pooling=avg_first_last)"]),
     ],
 )
 def test_lists_and_cards(cli: Cli, command: str, facts: list[str]) -> None:
@@ -252,7 +252,7 @@ BAD = [
     ("run --methods 'noise[a=\x1b]'", "--methods: 'noise[a=\\x1b]'"),
     ("run --methods noise --set 'noise.scale=1\n'", "--set: 'noise.scale=1\\n'"),
     ("run --methods 'hf:m\udcff'", "--methods: 'hf:m\\udcff'"),
-    ("run", "bench run: ", "'--methods'"),
+    ("run --seeds 1-2", "bench run: ", "'--methods'"),
     ("rum", "'rum'"),
     ("report", "'local'", "bench run"),
     ("report --format pdf", "'pdf'"),

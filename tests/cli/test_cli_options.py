@@ -74,7 +74,7 @@ def test_every_option_has_a_help_and_is_given_once_or_is_said_to_be_repeatable()
         "run --methods noise --suite toy --dry-run",
         "sweep pooling --dry-run",
         "tune simcse --values 1e-5,3e-5 --corpus text.txt --dev toy",
-        "encode untrained --input text.txt --out vectors.npy",
+        "export untrained --vectors text.txt --out vectors.npy",
         "export untrained --out folder",
         "probe untrained --probes modulus",
         "gradient simcse --corpus text.txt --dev toy --out gradients",

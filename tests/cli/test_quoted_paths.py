@@ -52,7 +52,7 @@ def test_run_report_compare_and_the_same_command_again(cli: Cli, tmp_path: Path,
         (("compare", method, "word_overlap"), method),
         (("compare", "A", "--against", f"word_overlap,{method}"), method),
         (("verify",), "nothing wrong"),
-        (("rerun", f"results/local/{path}", "--model", NAME), "equal"),
+        (("verify", f"results/local/{path}", "--rerun", "--model", NAME), "equal"),
     ):
         assert expected in succeed(cli, *line), line
 
@@ -83,7 +83,7 @@ def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: P
         ("run", "--methods", 'st:"st,1",prompteol:"st,1"', *TOY, "--dry-run"),
         ("export", TYPED, "--out", "out,1"),
         ("run", "--methods", 'A=st:"out,1",exported:"out,1"', *TOY),
-        ("encode", TYPED, "--input", "in.txt", "--out", "v.npy"),
+        ("export", TYPED, "--vectors", "in.txt", "--out", "v.npy"),
         ("probe", TYPED, 'B=st:"st,1"', "--probes", "uniformity", *TOY),
         ("check", "--reference", "ref", "--encoder", TYPED, "--name", "m", *TOY, *UPDATE),
         ("check", "--reference", "ref", "--encoder", NAME, "--name", "m", *TOY, *UPDATE),
@@ -104,7 +104,7 @@ def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: P
         f"run --suite toy --dry-run --methods hf:{NAME}:avg",
         f"show --profile mini hf:{NAME}:avg",
         f"export --out out hf:{NAME}:avg",
-        f"encode --input in.txt --out v.npy hf:{NAME}:avg",
+        f"export --vectors in.txt --out v.npy hf:{NAME}:avg",
         f"probe hf:{NAME}:avg",
         f"conformance hf:{NAME}:avg",
         f"tune --values 1 hf:{NAME}:avg",

@@ -65,7 +65,9 @@ def test_it_shows_the_pairs_on_screen_and_writes_nothing(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    code, out, err = cli("diff", "noise", "word_overlap", "--seed", "2", "--task", "TOY", "-n", "4")
+    code, out, err = cli(
+        "compare", "--show-items", "noise", "word_overlap", "--seed", "2", "--task", "TOY", "-n", "4"
+    )
     assert (code, err) == (0, "")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert not missing_facts(out, "TOY (180 pairs)", "noise, seed 2", "B = word_overlap")
@@ -85,11 +87,11 @@ def test_it_shows_the_pairs_on_screen_and_writes_nothing(
 
 
 def test_five_pairs_of_every_task_and_the_lowest_common_seed(cli: Cli, store: ResultStore) -> None:
-    code, out, _ = cli("diff", "noise", "other")
+    code, out, _ = cli("compare", "--show-items", "noise", "other")
     assert code == 0
     assert not missing_facts(out, "noise, seed 1", "other, seed 1")
     assert out.count("+0 ") == 5  # the same runs twice: no rank moves
-    assert cli("diff", "noise", "word_overlap", "--task", "TOY")[1].count("0.") > 20
+    assert cli("compare", "--show-items", "noise", "word_overlap", "--task", "TOY")[1].count("0.") > 20
 
 
 def test_sentences_cannot_steer_the_terminal(
@@ -100,7 +102,7 @@ def test_sentences_cannot_steer_the_terminal(
     evil = {"TOY": PairTask("TOY", (PairSubset("all", first, subset.second, subset.gold),))}
     monkeypatch.setattr(rescoring, "load_record_tasks", lambda record, data: evil)
     monkeypatch.setenv("COLUMNS", "200")
-    out = cli("diff", "noise", "word_overlap", "-n", "1")[1]
+    out = cli("compare", "--show-items", "noise", "word_overlap", "-n", "1")[1]
     assert r"\x1b[31m red \u202e [bold]\x07" in out
     assert not set(out) & {"\x1b", "\u202e", "\x07"}
 
@@ -116,7 +118,7 @@ def test_sentences_cannot_steer_the_terminal(
     ],
 )
 def test_bad_arguments(cli: Cli, store: ResultStore, arguments: str, facts: tuple[str, ...]) -> None:
-    assert not missing_facts(refusal(cli, "diff", *arguments.split()), *facts)
+    assert not missing_facts(refusal(cli, "compare", "--show-items", *arguments.split()), *facts)
 
 
 def test_which_runs_are_chosen(store: ResultStore) -> None:
@@ -128,7 +130,7 @@ def test_which_runs_are_chosen(store: ResultStore) -> None:
     second = Group("other#2", other.runs[1:], single=True)
 
     def seeds(a: Group, b: Group, seed: int | None = None) -> list[int | None]:
-        return [run.record.seed for run in choose_runs(a, b, seed, "bench diff")]
+        return [run.record.seed for run in choose_runs(a, b, seed, "bench compare")]
 
     assert seeds(noise, other) == [1, 1]
     assert seeds(noise, other, 2) == [2, 2]

@@ -196,10 +196,10 @@ def test_a_run_keeps_the_text_and_equals_that_of_its_file(session: Load, tmp_pat
     found = tmp_path / "results/local/mini/mine/seed-1/toy.json"
     facts = json.loads(found.read_text())["provenance"]["plugins"]["mine"]
     assert (facts["file"], facts["class"], len(facts["code"])) == (kept.name, "Mine", 64)
-    assert "results folder" in refusal(cli, "rerun", str(found), "--plugin", str(kept))
+    assert "results folder" in refusal(cli, "verify", str(found), "--rerun", "--plugin", str(kept))
     copy = tmp_path / kept.name
     copy.write_bytes(kept.read_bytes())
-    assert cli("rerun", str(found), "--plugin", copy.name)[0] == 0
+    assert cli("verify", str(found), "--rerun", "--plugin", copy.name)[0] == 0
     assert cli("verify", "results", "--plugin", copy.name, "--rerun", "1")[0] == 0
     command = ("run", "--methods", "mine", "--seeds", "1-2", "--suite", "toy", "--plugin", copy.name)
     assert "done already" in cli(*command)[2]
@@ -227,7 +227,7 @@ def test_a_class_without_source_runs_here_and_is_marked(tmp_path: Path, cli: Cli
     assert set(record["provenance"]["plugins"]["mine"]) == {"class", "session"}
     with register_classes([sourceless()]) as (plugins, _, _):  # another definition may be another method
         assert run(tmp_path / "results", plugins) == []
-    assert "without source" in refusal(cli, "rerun", str(path))
+    assert "without source" in refusal(cli, "verify", str(path), "--rerun")
     code, out, _ = cli("verify", "results", "--format", "json")
     reasons = set(json.loads(out)["unrepeatable"].values())
     assert (code, reasons) == (0, {"method mine: a class without source, which nothing repeats"})

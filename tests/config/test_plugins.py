@@ -112,12 +112,14 @@ def test_a_record_says_where_its_method_came_from_and_repeats_with_it(cli: Cli, 
     assert record["provenance"]["plugins"] == {"mine": facts}
     assert len(identity["code"]) == 64
     assert str(tmp_path) not in (tmp_path / RECORD).read_text()
-    code, out, _ = cli("rerun", RECORD, "--plugin", "mine.py")
+    code, out, _ = cli("verify", RECORD, "--rerun", "--plugin", "mine.py")
     assert (code, out.startswith("equal")) == (0, True)
     assert "done already" in cli(*RUN)[2]
     assert "hashed sentences" in cli("show", "mine", "--plugin", "mine.py")[1]
     METHODS.forget(METHODS.origin("mine"))
-    assert not missing_facts(refusal(cli, "rerun", RECORD), "'mine.py'", sha256(file)[:12], "--plugin FILE")
+    assert not missing_facts(
+        refusal(cli, "verify", RECORD, "--rerun"), "'mine.py'", sha256(file)[:12], "--plugin FILE"
+    )
 
 
 def edit(file: Path, text: str) -> str:
@@ -135,9 +137,10 @@ def test_edited_code_is_another_specification(cli: Cli, tmp_path: Path) -> None:
     cause += f"now {now}); name another --campaign, or replace all seeds with --seeds 1,2 --force"
     code, _, err = cli(*RUN)
     assert (code, err.count(f"mine seeds 1,2 on toy: not run, {RECORD}: {cause}")) == (1, 1), err
-    assert f"then {was}, now {now}" in refusal(cli, "rerun", RECORD, "--plugin", "mine.py", code=3)
+    message = refusal(cli, "verify", RECORD, "--rerun", "--plugin", "mine.py", code=3)
+    assert f"then {was}, now {now}" in message
     assert cli(*RUN, "--force")[0] == 0
-    assert cli("rerun", RECORD, "--plugin", "mine.py")[0] == 0
+    assert cli("verify", RECORD, "--rerun", "--plugin", "mine.py")[0] == 0
 
 
 def test_comments_and_a_second_method_leave_the_specification(cli: Cli, tmp_path: Path) -> None:
@@ -147,7 +150,7 @@ def test_comments_and_a_second_method_leave_the_specification(cli: Cli, tmp_path
     second = RIGHT[RIGHT.index("@add_method") :].replace("Mine", "Second").replace('"mine"', '"second"')
     assert edit(file, f"# edited\n{RIGHT}\n{second}") == was
     assert "done already" in cli(*RUN)[2]
-    assert cli("rerun", RECORD, "--plugin", "mine.py")[0] == 0
+    assert cli("verify", RECORD, "--rerun", "--plugin", "mine.py")[0] == 0
     assert cli(*RUN[:4], "3", *RUN[5:])[0] == 0
     assert len(set(map(compute_family_key, records(tmp_path).values()))) == 1
     assert cli("verify", "results", "--plugin", "mine.py", "--rerun", "1")[0] == 0
@@ -171,7 +174,7 @@ def test_records_of_a_whole_file_stay_valid(
     record = json.loads((tmp_path / RECORD).read_text())
     assert record["provenance"]["plugins"] == {"mine": {"file": "mine.py", "sha256": sha256(file)}}
     assert "done already" in cli(*RUN)[2]
-    assert cli("rerun", RECORD, "--plugin", "mine.py")[0] == 0
+    assert cli("verify", RECORD, "--rerun", "--plugin", "mine.py")[0] == 0
     assert cli("verify", "results", "--plugin", "mine.py", "--rerun", "1")[0] == 0
     assert cli(*RUN[:4], "1-3", *RUN[5:])[0] == 0  # a third seed in the earlier form
     assert len(set(map(compute_family_key, records(tmp_path).values()))) == 1
@@ -197,10 +200,10 @@ def test_a_package_enters_provenance_and_no_key(cli: Cli, tmp_path: Path) -> Non
     assert record["provenance"]["plugins"]["noise"]["package"] == "bench-test-methods"
     gone = {"gone": {"package": "gone-methods", "version": "2", "module": "gone"}}
     forge(path, lambda record: record["provenance"].update(plugins=gone))
-    err = refusal(cli, "rerun", str(path))
+    err = refusal(cli, "verify", str(path), "--rerun")
     assert not missing_facts(err, "'gone'", "'gone-methods'", "version '2'", "--plugin FILE|PACKAGE")
     forge(path, lambda record: record["provenance"].update(plugins=["no mapping"]))
-    assert cli("rerun", str(path))[0] == 0
+    assert cli("verify", str(path), "--rerun")[0] == 0
 
 
 @pytest.mark.slow

@@ -558,7 +558,7 @@ def test_rerun_with_copies(
 ) -> None:
     assert run(*as_options(*copies))[0] == 0
     (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
-    given = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+    given = ("verify", str(path), "--rerun", "--model", str(tiny_bert), "--corpus", str(corpus))
     assert not missing_facts(refusal(cli, *given), "sub1: a.txt", "sub2: b.txt", "--copy NAME=FILE")
     assert "text of stage sub1" in refusal(cli, *given, *as_options(*copies[::-1]), code=3)
     code, out, err = cli(*given, *as_options(*copies))

@@ -18,6 +18,7 @@ from typing import Any
 
 import claims
 import click
+import command_page
 import generate
 import page_tables as tables
 import pytest
@@ -75,7 +76,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_names_in_the_text_exist() -> None:
     named = {span for text in docs.TEXTS.values() for span in docs.spans(text)}
-    known = {"--help", "--version", "--debug", "--depth"}  # the last one is git's
+    known = {"--help", "--help-all", "--version", "--debug", "--depth"}  # the last one is git's
     known |= {name for option in every_option() for name in option.opts}
     own = [span for span in named if not span.startswith("python -m ")]  # no scripts
     assert {word.split("=")[0] for span in own for word in span.split() if word.startswith("--")} <= known
@@ -162,6 +163,20 @@ def test_every_method_has_a_page_with_equations_options_and_defaults() -> None:
     for name, text in {**docs.TEXTS, **pages, "mkdocs.yml": (docs.ROOT / "mkdocs.yml").read_text()}.items():
         assert not re.search(r"(?<![\w.])/(work|tmp|home|root|opt|usr|mnt|Users)\b", text), name
         assert not re.search(r"index-url|pypi\.|localhost|127\.0\.0\.1", text), name
+
+
+def test_every_command_is_on_the_page_of_commands_with_all_its_options() -> None:
+    page = command_page.command_page()
+    parts = {part.partition("\n")[0]: part for part in page.split("\n### ")[1:]}
+    named = {f"bench {name}": command for name, command in group.commands.items()}
+    for path, command in list(named.items()):
+        below = command.commands if isinstance(command, click.Group) else {}
+        named |= {f"{path} {name}": inner for name, inner in below.items()}
+    assert parts.keys() == named.keys()
+    for path, command in named.items():
+        options = {option.opts[0] for option in command.params if isinstance(option, click.Option)}
+        assert set(re.findall(r"^\| `(--?[a-z][\w-]*)", parts[path], re.M)) == options, path
+    assert re.findall(r"^\| ([^`-].*?) \|", parts["bench run"], re.M)[:2] == ["Options", "Data and models"]
 
 
 TABLED = [

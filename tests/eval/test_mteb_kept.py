@@ -318,11 +318,15 @@ def test_commands_over_items(cli: Cli, tasks: Tasks, tmp_path: Path, monkeypatch
     for command, *facts in (
         (("compare", "noise#1", "noise#2", "--draws", "200"), "noise#1", "noise#2"),
         (("stats", "--draws", "200", "--format", "json"), "intervals"),
-        (("diff", "noise#1", "noise#2", "--task", "search"), "search (8 items)", "A = noise#1, seed 1"),
+        (
+            ("compare", "--show-items", "noise#1", "noise#2", "--task", "search"),
+            "search (8 items)",
+            "A = noise#1, seed 1",
+        ),
     ):
         code, out, err = cli(*command)
         assert (code, err, missing_facts(out, *facts)) == (0, "", [])
     (tmp_path / "pairs.tsv").write_text((tmp_path / "pairs.tsv").read_text() + "x\ty\t3\n")
     rescoring._load_suite.cache_clear()  # as in another process
-    code, _, err = cli("diff", "noise#1", "noise#2")
+    code, _, err = cli("compare", "--show-items", "noise#1", "noise#2")
     assert (code, "pairs differs" in err) == (3, True)

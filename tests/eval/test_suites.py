@@ -372,7 +372,7 @@ def test_records_of_the_embedded_world(cli: Cli, tmp_path: Path) -> None:
     record = next(iter(records(tmp_path).values()))
     assert (record.metric, record.tasks["EvalRank"]["items"]) == ("mrr", 900)
     assert cli("verify")[0] == 0
-    code, out, _ = cli("diff", "noise#1", "noise#2", "--suite", "mini-evalrank")
+    code, out, _ = cli("compare", "--show-items", "noise#1", "noise#2", "--suite", "mini-evalrank")
     assert (code, "reciprocal rank" in out) == (0, True)
     code, _, err = cli("run", "--methods", "word_overlap", "--suite", "mini-evalrank")
     assert (code, "word_overlap" in err) == (2, True)

@@ -297,7 +297,7 @@ def test_a_record_can_be_repeated(cli: Cli, data: Path, tmp_path: Path, solver: 
     assert code == 0, err
     file = tmp_path / "results/local/mini/noise/seed-3/transfer8.json"
     assert json.loads(file.read_text())["provenance"]["transfer"]["solver"] == solver
-    code, out, err = cli("rerun", str(file), *where)
+    code, out, err = cli("verify", str(file), "--rerun", *where)
     assert (code, out.split(":")[0]) == (0, "equal"), err
 
 
@@ -481,7 +481,7 @@ def test_what_two_runs_classify_differently(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     asked = ("--data", str(data), "--task", "TREC", "-n", "200")
-    code, out, err = cli("diff", "one", "two", "--seed", "2", *asked)
+    code, out, err = cli("compare", "--show-items", "one", "two", "--seed", "2", *asked)
     assert (code, err) == (0, "")
     a, b = (store.predictions(record_of(store, method, 2))["TREC"] for method in ("one", "two"))
     gold, classes = gold_of(tasks["TREC"]), scored_items(tasks["TREC"]).classes

@@ -16,7 +16,7 @@ import pytest
 from huggingface_hub import EvalResult, ModelCard, metadata_load
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from bench.cli.encode import encode_command as command
+from bench.cli.export import export_command as command
 from bench.config import profiles
 from bench.data.mteb_names import MtebName
 from bench.data.text_lines import read_sentences
@@ -178,8 +178,8 @@ def test_encode(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piped
     (tmp_path / "text.txt").write_bytes(content)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     source = "-" if piped else "text.txt"
-    given = ("--seed", "3", "--input", source, "--out", "v.npy", "--block", "2")
-    code, out, err = cli("encode", "noise", *given)
+    given = ("--seed", "3", "--vectors", source, "--out", "v.npy", "--block", "2")
+    code, out, err = cli("export", "noise", *given)
     assert (code, err) == (0, "")
     assert not missing_facts(out, "v.npy: noise seed 3", "5 sentences", "8 dimensions")
     from bench_test_methods import Noise  # type: ignore[import-not-found]
@@ -190,8 +190,8 @@ def test_encode(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piped
 def test_a_transformer_at_lower_precision(cli: Cli, tmp_path: Path, tiny_bert: Path) -> None:
     (tmp_path / "text.txt").write_text("The doctor is reading a book.\nTwo children are singing.\n")
     for precision in ("fp32", "bf16"):
-        given = ("--input", "text.txt", "--out", f"{precision}.npy", "--precision", precision)
-        assert cli("encode", f"hf:{tiny_bert}:avg", *given)[0] == 0
+        given = ("--vectors", "text.txt", "--out", f"{precision}.npy", "--precision", precision)
+        assert cli("export", f"hf:{tiny_bert}:avg", *given)[0] == 0
     whole, lowered = (np.load(tmp_path / f"{name}.npy") for name in ("fp32", "bf16"))
     assert not np.array_equal(whole, lowered)
     np.testing.assert_allclose(whole, lowered, atol=0.1)
@@ -207,15 +207,15 @@ BERT = "the tiny one"
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [
-        (("noise",), ("bench encode: 'noise'", "--seed N")),
+        (("noise",), ("bench export --vectors: 'noise'", "--seed N")),
         (("ensemble:noise+untrained", "--backbone", BERT), ("'ensemble:noise+untrained'", "--seed N")),
         (
             ("ensemble:untrained+untrained:avg", "--seed", "3", "--backbone", BERT),
             ("'ensemble:untrained+untrained:avg'", "deterministic"),
         ),
         (("noise,broken",), ("'noise,broken'", "2 methods")),
-        (("noise", "--seed", "1", "--input", "bad.txt"), ("bad.txt:2:", "empty")),
-        (("noise", "--seed", "1", "--input", "none"), ("--input none:", "No such")),
+        (("noise", "--seed", "1", "--vectors", "bad.txt"), ("bad.txt:2:", "empty")),
+        (("noise", "--seed", "1", "--vectors", "none"), ("--vectors none:", "No such")),
         (("noise", "--seed", "1", "--out", "text.txt"), ("--out text.txt:", "exists")),
         (("noise", "--seed", "1", "--out", "v.txt"), ("--out v.txt:", "NumPy's")),
         (("untrained", "--seed", "1"), ("'untrained'", "deterministic", "leave out")),
@@ -228,7 +228,7 @@ def test_what_cant_be_encoded(
     (tmp_path / "text.txt").write_bytes(b"a\n")
     (tmp_path / "bad.txt").write_bytes(b"a\n\n")
     given = [str(tiny_bert) if word == BERT else word for word in arguments]
-    code, out, err = cli("encode", "--input", "text.txt", "--out", "v.npy", *given)
+    code, out, err = cli("export", "--vectors", "text.txt", "--out", "v.npy", *given)
     assert (code, out, missing_facts(err, *facts)) == (2, "", [])
     assert {path.name for path in tmp_path.iterdir()} == {"text.txt", "bad.txt"}
 

@@ -154,33 +154,33 @@ def record_path(tmp_path: Path, part: str) -> Path:
 def test_equal_or_the_digit_that_differs(cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "noise[scale=2.5],word_overlap", "--seeds", "3", "--suite", "toy")
     for part in ("noise", "word_overlap"):
-        code, out, _ = cli("rerun", str(record_path(tmp_path, part)))
+        code, out, _ = cli("verify", str(record_path(tmp_path, part)), "--rerun")
         assert (code, out.partition(":")[0]) == (0, "equal")
     path = record_path(tmp_path, "noise")
     was = json.loads(path.read_text())["scores"][0]["value"]
     forge(path, lambda record: record["scores"][0].update(value=was + 1e-15))
-    code, out, _ = cli("rerun", str(path))
+    code, out, _ = cli("verify", str(path), "--rerun")
     assert (code, out.count("\n")) == (1, 1)
     assert not missing_facts(out, "TOY all spearman:", repr(was + 1e-15), repr(was))
     forge(path, lambda record: record["timing"].update(processor="another one"))
-    code, out, _ = cli("rerun", str(path))
+    code, out, _ = cli("verify", str(path), "--rerun")
     assert (code, out.count("\n")) == (1, 2)
     assert "CPU then another one" in out
     forge(path, lambda record: record.update(version=0))
-    code, _, err = cli("rerun", str(path))
+    code, _, err = cli("verify", str(path), "--rerun")
     assert (code, missing_facts(err, "version then 0,", "now 1")) == (3, [])
     forge(path, lambda record: record.update(version=1), "kept")
-    code, _, err = cli("rerun", str(path))
+    code, _, err = cli("verify", str(path), "--rerun")
     assert (code, "changed since" in err) == (2, True)
-    assert "nowhere.json:" in cli("rerun", "nowhere.json")[2]
+    assert "nowhere.json:" in cli("verify", "nowhere.json", "--rerun")[2]
 
 
 def test_training_is_repeated(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
     assert cli(*arguments(tiny_bert, corpus))[0] == 0
     path = record_path(tmp_path, "simcse")
-    code, _, err = cli("rerun", str(path))
+    code, _, err = cli("verify", str(path), "--rerun")
     assert (code, missing_facts(err, "'tiny-bert'", "--model FOLDER")) == (2, [])
-    code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+    code, out, err = cli("verify", str(path), "--rerun", "--model", str(tiny_bert), "--corpus", str(corpus))
     assert (code, out.partition(":")[0]) == (0, "equal"), err
 
 
@@ -195,18 +195,18 @@ def test_predictions_and_training_compared(cli: Cli, tmp_path: Path, tiny_bert: 
 
     step = json.loads(whole[path])["training"]["stages"]["simcse"]["steps"]
     forge(path, partial(stage, steps=step + 1))
-    code, out, err = cli("rerun", str(path), *given)
+    code, out, err = cli("verify", str(path), "--rerun", *given)
     assert (code, out.partition(":")[0], numbers_in(out)) == (1, "simcse steps", [step + 1, step]), err
     path.write_bytes(whole[path])
     forge(path, partial(stage, dev_curve=[[0, 0.5]]))
-    assert cli("rerun", str(path), *given)[1].startswith("simcse dev_curve: ")
+    assert cli("verify", str(path), "--rerun", *given)[1].startswith("simcse dev_curve: ")
     path.write_bytes(whole[path])
     forge_predictions(path, lambda values: values * np.float32(1.001))  # in the same order
     assert json.loads(path.read_text())["scores"][:2] == json.loads(whole[path])["scores"][:2]
-    code, out, _ = cli("rerun", str(path), *given)
+    code, out, _ = cli("verify", str(path), "--rerun", *given)
     assert (code, "predictions: then '" in out) == (1, True)
     forge(path, lambda record: record["timing"].update(processor="another one"))
-    assert "predictions" not in cli("rerun", str(path), *given)[1]
+    assert "predictions" not in cli("verify", str(path), "--rerun", *given)[1]
 
 
 def test_members_keep_their_options(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: Path) -> None:
@@ -222,11 +222,13 @@ def test_members_keep_their_options(cli: Cli, tmp_path: Path, tiny_bert: Path, c
     paths = list((tmp_path / "results").rglob("toy.json"))
     assert len(paths) == 2
     for path in paths:
-        code, out, err = cli("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus))
+        code, out, err = cli(
+            "verify", str(path), "--rerun", "--model", str(tiny_bert), "--corpus", str(corpus)
+        )
         assert (code, out.partition(":")[0]) == (0, "equal"), err
 
 
 def test_a_failed_record_is_not_repeated(cli: Cli, tmp_path: Path) -> None:
     cli("run", "--methods", "broken", "--seeds", "2", "--suite", "toy")
-    code, _, err = cli("rerun", str(record_path(tmp_path, "broken")))
+    code, _, err = cli("verify", str(record_path(tmp_path, "broken")), "--rerun")
     assert (code, missing_facts(err, "failed", "(RuntimeError")) == (2, [])

@@ -18,7 +18,7 @@ READING: tuple[tuple[str, ...], ...] = (
     *(("report", "--format", form) for form in ("text", "markdown", "csv", "json", "latex", "html")),
     ("report", "--table", "significance"),
     ("compare", "fault_trained", "fault_trained[scale=2]", "--draws", "100"),
-    ("diff", "fault_trained", "fault_trained[scale=2]"),
+    ("compare", "--show-items", "fault_trained", "fault_trained[scale=2]"),
     ("stats", "--draws", "100"),
 )
 

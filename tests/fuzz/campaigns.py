@@ -215,7 +215,7 @@ class Campaigns:
             ["compare", *both, *where, "--draws", "100", "--format", dice.choice(("text", "json"))],
             ["compare", *both, *where, "--seeds-only", "--format", "json"],
             ["stats", *where, "--draws", "100", "--format", dice.choice(("text", "json"))],
-            ["diff", *both, *where],
+            ["compare", "--show-items", *both, *where],
             ["probe", *where, "--format", dice.choice(("text", "json"))],
             [*check, "results/again", *where, "--json", "verdict.json"],
             [*check, f"results/{campaign}", "--campaign", "again"],
@@ -224,7 +224,7 @@ class Campaigns:
             run = ("run", "--dry-run", "--methods", "noise,word_overlap", "--seeds", "1-3")
             overlap = ("data", "overlap", str(self.folder / "made.txt"))
             toy = ["--suite", "toy", *where]
-            commands += [[*run, *toy], ["rerun", str(path)], [*overlap, *toy]]
+            commands += [[*run, *toy], ["verify", str(path), "--rerun"], [*overlap, *toy]]
         return dice.choice(commands)
 
     def _compare(
@@ -232,7 +232,7 @@ class Campaigns:
     ) -> None:
         """Hold what is printed of the damaged record against what its file says."""
         command, plain = arguments[0], not {"--table", "--senteval-rounding"} & set(arguments)
-        if command not in ("report", "rerun", "check"):
+        if command not in ("report", "verify", "check"):
             return
         if _unsealed(damaged):
             raise RuleError(f"{command} believes a record without its own seal")
@@ -243,7 +243,7 @@ class Campaigns:
         elif command == "report" and plain and damaged["status"] == "ok":
             metric = "accuracy" if campaign == "transfer" else "spearman"
             self._check_means(outcome.out, arguments[2], damaged, metric)
-        elif command == "rerun" and outcome.out.startswith("equal"):
+        elif command == "verify" and outcome.out.startswith("equal"):
             seed = "no-seed" if damaged["seed"] is None else f"seed-{damaged['seed']}"
             path = self.results / "camp" / "mini" / str(damaged["name"]) / seed / "toy.json"
             before = _scores(json.loads(self.kept[path]))

@@ -127,7 +127,7 @@ def test_records_of_older_schemas_load_and_are_sealed(schema: int, cli: Cli, tmp
         assert loaded.scores == record.scores
         assert compute_family_key(loaded) == compute_family_key(record)
     before = [path.read_bytes() for path in paths]
-    for arguments in (("report",), ("stats",), run, (*run, "--force"), ("rerun", str(paths[0]))):
+    for arguments in (("report",), ("stats",), run, (*run, "--force"), ("verify", str(paths[0]), "--rerun")):
         code, out, err = cli(*arguments)
         assert code in (1, 2)
         assert not missing_facts(err, "seed-1/toy.json", "no seal", "bench verify --seal")
@@ -499,7 +499,12 @@ def test_no_number_is_no_level(arguments: tuple[str, ...], cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("compare", "X", "b"), ("report", "--results", "X"), ("check", "--reference", "X"), ("rerun", "X")],
+    [
+        ("compare", "X", "b"),
+        ("report", "--results", "X"),
+        ("check", "--reference", "X"),
+        ("verify", "X", "--rerun"),
+    ],
 )
 def test_a_name_that_no_file_can_have_is_one_line(arguments: tuple[str, ...], cli: Cli) -> None:
     name = "x" * 5000

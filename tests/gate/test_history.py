@@ -1,4 +1,4 @@
-"""``bench history``: verdicts of builds from files, their order, limits, charts, and files that are none."""
+"""``bench check --history``: verdicts of builds from files, their order, limits and charts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ SHORT, AVERAGES = "short on toy (profile mini)", "average over the cells"
 
 
 def test_rows_are_builds_by_date(cli: Cli, builds: Path) -> None:
-    code, out, err = cli("history", str(builds))
+    code, out, err = cli("check", "--history", str(builds))
     assert (code, err) == (0, "")
     assert table(out, "Builds") == [
         ["2025-12-31 22:30", "c0ffeec0ff", "0.2", "PASSED", "2", "0", "0", "d/verdict"],
@@ -129,11 +129,11 @@ def test_without_a_date_the_order_is_that_of_names(cli: Cli, tmp_path: Path) -> 
     folder = tmp_path / "verdicts"
     for number, date in ((10, "2026-01-01"), (9, "2026-01-02"), (100, None)):
         write(folder, f"build-{number}", build(date, cell(now=number / 1000)))
-    out = cli("history", str(folder))[1]
+    out = cli("check", "--history", str(folder))[1]
     assert [row[0] for row in table(out, SHORT)] == ["build-9", "build-10", "build-100"]
     assert not missing_facts(out, "file names", "1 of 3")
     (folder / "build-100.json").unlink()
-    out = cli("history", str(folder))[1]
+    out = cli("check", "--history", str(folder))[1]
     assert [row[0] for row in table(out, SHORT)] == ["2026-01-01 00:00", "2026-01-02 00:00"]
 
 
@@ -205,20 +205,20 @@ def test_a_verdict_of_an_older_bench_is_read(cli: Cli, tmp_path: Path) -> None:
 
     fixed = replace(cell(method="fixed"), seeds=(None,), new_seeds=(None,))
     write(tmp_path, "old", build(None, cell(), fixed), aged)
-    found = json.loads(cli("history", str(tmp_path), "--format", "json")[1])
+    found = json.loads(cli("check", "--history", str(tmp_path), "--format", "json")[1])
     questions = {one["method"]: one["builds"][0]["question"] for one in found["cells"]}
     assert questions == {"short": "retrain", "fixed": "recompute"}
     assert found["ordered_by"] == "file name"
 
 
 def test_methods_choose_the_cells(cli: Cli, builds: Path) -> None:
-    out = cli("history", str(builds), "--methods", "words,average")[1]
+    out = cli("check", "--history", str(builds), "--methods", "words,average")[1]
     assert missing_facts(out, SHORT, "words on toy", "average over") == [SHORT]
-    assert "'words'?" in refusal(cli, "history", str(builds), "--methods", "wrods")
+    assert "'words'?" in refusal(cli, "check", "--history", str(builds), "--methods", "wrods")
 
 
 def test_csv_and_json_hold_every_digit(cli: Cli, builds: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(cli("history", str(builds), "--format", "csv")[1])))
+    rows = list(csv.DictReader(io.StringIO(cli("check", "--history", str(builds), "--format", "csv")[1])))
     assert len(rows) == 7
     short = [row for row in rows if row["method"] == "short"]
     assert [row["reference"] for row in short] == ["0.6", "0.6", "0.62", ""]
@@ -226,7 +226,7 @@ def test_csv_and_json_hold_every_digit(cli: Cli, builds: Path) -> None:
     assert [row["reference_changed"] for row in short] == ["False", "False", "True", "False"]
     assert float(short[1]["fails_below"]) == pytest.approx(0.57)
     assert (short[0]["sees"], short[0]["date"]) == ("0.015", "2025-12-31T22:30:00+00:00")
-    data = json.loads(cli("history", str(builds), "--format", "json")[1])
+    data = json.loads(cli("check", "--history", str(builds), "--format", "json")[1])
     assert [one["build"] for one in data["builds"]] == ["d/verdict", "c/verdict", "b/deep/er/verdict", "a"]
     assert data["ordered_by"] == "date"
     (line,) = (one for one in data["cells"] if one["method"] == "short")
@@ -261,7 +261,7 @@ def test_a_damaged_verdict_is_one_line_that_names_it(
 ) -> None:
     write(tmp_path / "v", "good", build("2026-01-01", cell()))
     write(tmp_path / "v", "sub/bad", build("2026-01-01", cell()), change)
-    said = refusal(cli, "history", str(tmp_path / "v"))
+    said = refusal(cli, "check", "--history", str(tmp_path / "v"))
     assert missing_facts(said, fact, Path("sub", "bad.json"), "good") == ["good"]
 
 
@@ -280,7 +280,7 @@ def test_a_damaged_verdict_is_one_line_that_names_it(
 def test_other_files_are_refused_by_name(cli: Cli, tmp_path: Path, content: bytes, fact: str) -> None:
     (tmp_path / "v").mkdir()
     (tmp_path / "v" / "other.json").write_bytes(content)
-    assert not missing_facts(refusal(cli, "history", str(tmp_path / "v")), fact, "other.json")
+    assert not missing_facts(refusal(cli, "check", "--history", str(tmp_path / "v")), fact, "other.json")
 
 
 def test_files_and_folders_have_their_limits(
@@ -289,14 +289,14 @@ def test_files_and_folders_have_their_limits(
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / ".hidden.json").write_text("x")
     (tmp_path / "empty" / "notes.txt").write_text("x")
-    assert "no verdict" in refusal(cli, "history", str(tmp_path / "empty"))
+    assert "no verdict" in refusal(cli, "check", "--history", str(tmp_path / "empty"))
     for path in (tmp_path / "nowhere", builds / "a.json"):
-        assert "no folder" in refusal(cli, "history", str(path))
+        assert "no folder" in refusal(cli, "check", "--history", str(path))
     monkeypatch.setattr(verdict_history, "MOST", 3)
-    assert "has 4 files" in refusal(cli, "history", str(builds))
+    assert "has 4 files" in refusal(cli, "check", "--history", str(builds))
     monkeypatch.setattr(verdict_history, "MOST", 4)
     monkeypatch.setattr(verdict_history, "LARGEST", 500)
-    assert "larger than" in refusal(cli, "history", str(builds))
+    assert "larger than" in refusal(cli, "check", "--history", str(builds))
 
 
 def line_of(*cells: CellVerdict) -> CellHistory:
@@ -384,7 +384,7 @@ def test_hostile_names_are_harmless(tmp_path: Path, form: str) -> None:
 @pytest.mark.slow
 def test_the_history_in_a_browser(builds: Path, cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "history.html"
-    path.write_text(cli("history", str(builds), "--format", "html")[1], encoding="utf-8")
+    path.write_text(cli("check", "--history", str(builds), "--format", "html")[1], encoding="utf-8")
     with chromium() as browser:
         browser.show_as(400, 800, "dark")
         browser.open(path)

@@ -218,10 +218,10 @@ def test_every_format_shows_a_wrong_value_and_none_becomes_the_reference(
     assert [cell["status"] for cell in verdict["cells"]] == ["equal"]
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()[0]  # noqa: S314
     assert (suite.get("tests"), suite.get("errors"), len(list(suite.iter("error")))) == ("4", "3", 3)
-    assert cli("history", ".")[0] == 2  # no verdicts yet
+    assert cli("check", "--history", ".")[0] == 2  # no verdicts yet
     (tmp_path / "verdicts").mkdir()
     (tmp_path / "verdicts" / "one.json").write_text(texts["json"])
-    assert cli("history", "verdicts")[0] == 0
+    assert cli("check", "--history", "verdicts")[0] == 0
     monkeypatch.setattr(
         WordOverlapScorer, "score_pairs", lambda *_: np.arange(1e3, dtype="float32")[: len(_[1])]
     )

@@ -134,7 +134,17 @@ def test_sick_needs_data_that_has_it(
     name = record.training["stages"]["simcse"]["text"]["name"]
     assert name == "corpus.txt + sick_unlabelled.txt"
     (path,) = (tmp_path / "results" / "local").glob("*/*/*/*.json")
-    again = ("rerun", str(path), "--model", str(tiny_bert), "--corpus", str(corpus), "--data", str(data))
+    again = (
+        "verify",
+        str(path),
+        "--rerun",
+        "--model",
+        str(tiny_bert),
+        "--corpus",
+        str(corpus),
+        "--data",
+        str(data),
+    )
     code, out, err = cli(*again)
     assert (code, out.split(":")[0]) == (0, "equal"), err
 
@@ -171,6 +181,8 @@ def test_no_path_of_a_member_enters_a_record(cli: Cli, tmp_path: Path, tiny_bert
     assert (len(digits), str(tiny_bert) in text + path) == (8, False)
     of = f"0.5*{name}[pooling=avg]+distill:{name}[batch_size=8,eval_every=2,steps=2]"
     assert (json.loads(text)["method"], json.loads(text)["options"]) == (f"ensemble:{of}", {"of": of})
-    code, _, err = cli("rerun", str(tmp_path / "results" / "local" / path), "--model", str(tiny_bert))
+    code, _, err = cli(
+        "verify", str(tmp_path / "results" / "local" / path), "--rerun", "--model", str(tiny_bert)
+    )
     assert code == 2
     assert f"'{name}'" in err

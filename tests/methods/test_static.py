@@ -253,7 +253,7 @@ def test_a_run_and_its_rerun(cli: Cli, tmp_path: Path, tiny_bert: Path, corpus: 
         assert record.training["stages"]["static"]["tokens"] > 30
         assert record.probes["attention_sink"] == {"missing": "it has no transformer"}
         assert record.probes["cost"]["gmac"] == 0
-        rerun = ("rerun", str(tmp_path / "results" / "local" / path), "--model", str(tiny_bert))
+        rerun = ("verify", str(tmp_path / "results" / "local" / path), "--rerun", "--model", str(tiny_bert))
         code, out, err = cli(*rerun, "--corpus", str(corpus))
         assert (code, out.split(":")[0]) == (0, "equal"), err
     code, out, err = cli("report", "--table", "efficiency", "--format", "csv")

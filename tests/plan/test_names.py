@@ -109,7 +109,7 @@ def test_old_names_are_read_and_go_on(cli: Cli, tmp_path: Path) -> None:
     rows = {path.name for path in (tmp_path / "merged" / "fine" / "mini").iterdir()}
     assert rows == {"CON", "overlap.", "Mine", "mine", "word_overlap"}
     path = "results/aux.txt/mini/CON/no-seed/mini-dev.json"
-    assert cli("rerun", path)[0] == 0  # in a scratch folder, where every name is new
+    assert cli("verify", path, "--rerun")[0] == 0  # in a scratch folder, where every name is new
 
 
 def test_a_merged_campaign(cli: Cli, tmp_path: Path) -> None:

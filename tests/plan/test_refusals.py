@@ -128,11 +128,11 @@ def test_runs(cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, more: tuple
 @pytest.mark.parametrize(
     "command",
     [
-        ("encode", "simcse", "--seed", "1", "--out", "vectors.npy", "--input", "short.txt"),
+        ("export", "simcse", "--seed", "1", "--out", "vectors.npy", "--vectors", "short.txt"),
         ("export", "simcse", "--seed", "1", "--out", "folder"),
         ("gradient", "simcse", "--out", "g", "--suite", "toy"),
     ],
-    ids=lambda words: words[0],
+    ids=lambda words: words[-2],
 )
 def test_commands(cli: Cli, tmp_path: Path, tiny_bert: Path, text: Path, command: tuple[str, ...]) -> None:
     assert not missing_facts(refusal(cli, *command, *asked(text, tiny_bert)), "7 sentences", "64 of simcse")

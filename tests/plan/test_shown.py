@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from bench.cli.card_sections import format_value
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.run_spec import RunSpec
@@ -22,7 +23,8 @@ def test_it_says_what_the_plan_says(cli: Cli) -> None:
     spec = RunSpec(parse_methods("tncse[sub1.steps=7,lr=2e-5]"), (1,), "mini")
     cell = make_plan(spec).jobs[0].cell
     assert shown["method"] == [f"{cell.method} in profile mini"]
-    assert [line.partition("  (")[0] for line in shown["option"]] == [f"{n}={v}" for n, v in cell.options]
+    said = [line.partition("  (")[0] for line in shown["option"]]
+    assert sorted(said) == sorted(f"{name}={format_value(value)}" for name, value in cell.options)
     assert [line.partition(":")[0] for line in shown["stage"]] == [name for name, *_ in cell.named_stages]
     assert not missing_facts(shown["stage"][0], "sub1:", "text a;", "7 steps of 64", "448")
     assert (shown["backbone"], shown["dev set"], shown["suites"]) == (["mini-bert"], ["mini-dev"], ["mini"])

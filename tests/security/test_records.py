@@ -110,7 +110,7 @@ def test_predictions_are_read_beside_their_record_alone(cli: Cli, campaign: Path
         np.savez(outside, TOY=own["TOY"][::-1])
     digest = hashlib.sha256(outside.read_bytes()).hexdigest()
     change(campaign, predictions={"file": "../../../../../outside.npz", "sha256": digest})
-    said = refusal(cli, "diff", "noise#1", "noise#2")
+    said = refusal(cli, "compare", "--show-items", "noise#1", "noise#2")
     assert missing_facts(said, "seed-1/toy.npz: ", "belong to") == []
 
 
@@ -123,7 +123,7 @@ def test_predictions_are_never_unpickled_nor_unpacked(
     evil = np.array([Hostile(tmp_path / "x")], dtype=object)
     np.savez_compressed(file, TOY=evil if kind == "pickle" else np.zeros(10_000_000, dtype=np.float32))
     change(campaign, predictions={"file": "toy.npz", "sha256": hashlib.sha256(file.read_bytes()).hexdigest()})
-    said = refusal(cli, "diff", "noise#1", "noise#2")
+    said = refusal(cli, "compare", "--show-items", "noise#1", "noise#2")
     assert missing_facts(said, "seed-1/toy.npz: ", "ValueError") == []
     assert not (tmp_path / MARKER).exists()
 
@@ -198,7 +198,7 @@ def test_a_record_names_no_file_to_read(
 ) -> None:
     path = change(campaign, **values)
     (campaign.parents[1] / "x").write_text("no TOML")
-    assert message in refusal(cli, "rerun", str(path))
+    assert message in refusal(cli, "verify", str(path), "--rerun")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -71,10 +72,21 @@ def refusal(cli: Cli, *arguments: str, code: int = 2) -> str:
 
 
 def show(cli: Cli, *arguments: str) -> dict[str, list[str]]:
-    """The lines of ``bench show`` by their label."""
+    """The facts of ``bench show`` by their label; "method": its first line, "option": NAME=VALUE  (FROM)."""
     code, out, err = cli("show", *arguments)
     assert (code, err) == (0, "")
-    lines: dict[str, list[str]] = {}
-    for line in out.splitlines():
-        lines.setdefault(line[:14].strip(), []).append(line[14:])
-    return lines
+    heading, *blocks = out.strip("\n").split("\n\n")
+    facts: dict[str, list[str]] = {"method": [heading]}
+    for block in blocks:
+        title, *lines = block.splitlines()
+        rows = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines]
+        if title.startswith("Options"):
+            cells = [(name, *re.split(r" {2,}", rest)) for name, rest in rows[1:]]
+            named = [f"{name}={value}  ({source})" for name, value, source in cells]
+            facts.setdefault("option", []).extend(named)
+        elif title == "Stages":
+            facts["stage"] = [f"{name}: {text}" for name, text in rows]
+        else:
+            for name, text in rows:
+                facts.setdefault(name, []).append(text)
+    return facts

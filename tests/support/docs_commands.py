@@ -46,7 +46,7 @@ NOT_RUN = (
     (r"--log tensorboard", "needs an optional package"),
     (r"^bench check .*--update", "asks on a terminal"),
     (r"^bench check --encoder", "needs a model folder"),
-    (r"^bench history", "needs the verdicts of builds"),
+    (r"^bench check --history", "needs the verdicts of builds"),
     (r"^bench check --reference \S*(origin|v1\.0)", "needs a git revision that this clone lacks"),
     (r"released:|--campaign published|reproduce \w+:readme", "needs published checkpoints"),
     (
@@ -203,7 +203,7 @@ def small(words: list[str]) -> list[str]:
     rest = list(words) if "--seeds" in words or words[1] not in WRITERS else [*words, "--seeds", "1"]
     while rest:
         word = rest.pop(0)
-        if word in DROPPED and words[1] not in ("compare", "stats", "report", "rerun", "check"):
+        if word in DROPPED and words[1] not in ("compare", "stats", "report", "verify", "check"):
             rest.pop(0)
         elif word == "--seeds":
             seeds = len(parse_seeds(rest.pop(0)))
@@ -217,7 +217,7 @@ def small(words: list[str]) -> list[str]:
             rest.pop(0)
         elif word == "--campaign" and words[1] in WRITERS and rest[0] in COMMITTED:
             kept += [word, f"docs-{rest.pop(0)}"]
-        elif word == "--rerun":  # one cell that takes no training
+        elif word == "--rerun" and rest and rest[0].isdecimal():  # one cell that takes no training
             kept = ["bench", "verify", "results/mini/mini/word_overlap", word, "1"]
             rest.pop(0)
         else:
@@ -236,7 +236,7 @@ def quick(words: list[str]) -> list[str]:
         return [*added, "results/mini"]
     if words[1] == "check" and not {"--methods", "--results", "--reference", "--encoder"} & {*words}:
         return [*added, "--methods", "untrained,word_overlap"]  # `make check` trains the others
-    if words[1] in ("compare", "stats") and "--draws" not in words:
+    if words[1] in ("compare", "stats") and not {"--draws", "--show-items"} & {*words}:
         return [*added, "--draws", "200"]
     return added
 

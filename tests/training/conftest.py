@@ -51,7 +51,7 @@ def check_equal(found: dict[str, list[Found]], expected: dict[str, list[Found]])
 
 def rerun_all(cli: Cli, campaign: Path, model: Path, corpus: Path) -> None:
     for path in campaign.glob("*/*/*/*.json"):
-        code, out, err = cli("rerun", str(path), "--model", str(model), "--corpus", str(corpus))
+        code, out, err = cli("verify", str(path), "--rerun", "--model", str(model), "--corpus", str(corpus))
         assert code == 0, out + err
 
 

@@ -38,8 +38,8 @@ READERS = (
     ("report",),
     ("compare", "noise", "word_overlap"),
     ("stats",),
-    ("diff", "noise", "word_overlap"),
-    ("rerun", str(ONE)),
+    ("compare", "--show-items", "noise", "word_overlap"),
+    ("verify", str(ONE), "--rerun"),
     ("probe",),
     ("check", "--reference", "results/local", "--results", "results"),
 )
@@ -278,5 +278,5 @@ def test_no_file_outside_a_campaign_is_to_be_deleted(results: Cli, tmp_path: Pat
     file = tmp_path / "other.txt"
     for text in ("root:x:0:0", ONE.read_text().replace('"suite": ', '"suite":  ')):
         file.write_text(text)
-        code, _, err = results("rerun", str(file))
+        code, _, err = results("verify", str(file), "--rerun")
         assert (code, "other.txt: " in err, "delete" in err) == (2, True, False)

@@ -152,7 +152,7 @@ def test_a_profile_from_a_file_is_not_in_a_record(work: Path, cli: Cli) -> None:
     run = ("run", "--methods", "word_overlap", "--profile", str(own), "--suite", "toy", "--campaign", "own")
     assert cli(*run)[0] == 0
     (record,) = Path("results/own/own").rglob("toy.json")
-    for words in (("bundle", "own", "--out", "new.zip"), ("rerun", str(record))):
+    for words in (("bundle", "own", "--out", "new.zip"), ("verify", str(record), "--rerun")):
         assert missing_facts(refusal(cli, *words), "profile own", "a file", "bert-base") == []
 
 
@@ -262,9 +262,9 @@ def test_the_records_keep_it(work: Path, cli: Cli) -> None:
 
 def test_unpack_prints_it_and_a_record_names_nobody(work: Path, cli: Cli, files: dict[str, bytes]) -> None:
     signed(work, NAME)
-    code, out, _ = cli("unpack", "signed.zip", "--into", "shared")
+    code, out, _ = cli("bundle", "--extract", "signed.zip", "--into", "shared")
     assert (code, out.splitlines().count(LINE)) == (0, 1)
-    code, out, _ = cli("unpack", "local.zip", "--into", "other")
+    code, out, _ = cli("bundle", "--extract", "local.zip", "--into", "other")
     assert (code, "submitted by" in out) == (0, False)
     texts, unsigned = snapshot(work / "shared"), snapshot(work / "other")
     assert texts == unsigned  # the name is the bundle's, not that of a record that nobody merged
@@ -312,7 +312,7 @@ def test_a_text_that_is_no_name_is_not_bundled(work: Path, cli: Cli, by: str) ->
 def test_a_text_that_is_no_name_is_not_read(work: Path, cli: Cli, by: Any) -> None:
     signed(work, by, ascii_only=by == "Ada\udcff")
     with unchanged(work):
-        for command in (MERGE, ("unpack", "signed.zip", "--into", "shared")):
+        for command in (MERGE, ("bundle", "--extract", "signed.zip", "--into", "shared")):
             assert missing_facts(refusal(cli, *command), "signed.zip, manifest.json: ", "'by'") == []
 
 

@@ -41,7 +41,7 @@ def test_a_member_that_is_two_methods(results: Cli) -> None:
     forge(TWO, add_points)
     assert found_by_verify(results) == {where(ONE): {"method"}, where(TWO): {"score"}}
     assert missing_facts(results("verify")[1], "builds on 'simcse,tncse'") == []
-    code, _, err = results("rerun", str(ONE))
+    code, _, err = results("verify", str(ONE), "--rerun")
     assert (code, missing_facts(err, "'simcse,tncse'"), "internal" in err) == (2, [], False)
 
 
@@ -120,7 +120,7 @@ def test_all_methods_in_the_place_of_one(results: Cli) -> None:
     path.parent.parent.mkdir()
     ONE.parent.rename(path.parent)
     assert results("verify")[0] == 0
-    code, _, err = results("rerun", str(path))
+    code, _, err = results("verify", str(path), "--rerun")
     assert (code, "internal" in err) != (1, True)
 
 

@@ -23,7 +23,7 @@ READERS = (
     ("report",),
     ("compare", "noise", "word_overlap"),
     ("stats",),
-    ("diff", "noise", "Noise"),
+    ("compare", "--show-items", "noise", "Noise"),
     ("probe",),
 )
 

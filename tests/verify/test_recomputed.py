@@ -73,7 +73,7 @@ def test_every_table_says_which_record_is_refused(results: Cli, table: str, form
         ("compare", "noise#1", "word_overlap"),
         ("stats",),
         ("probe",),
-        ("diff", "noise", "word_overlap"),
+        ("compare", "--show-items", "noise", "word_overlap"),
         ("data", "overlap", "text.txt", "--suite", "toy", "--campaign", "local"),
     ],
 )

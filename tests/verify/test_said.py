@@ -62,7 +62,7 @@ def test_who_learned_from_labels_cannot_hide_it(cli: Cli, method: str) -> None:
     assert missing_facts(cli("verify")[1], "learned from labels", "sup_simcse") == []
     path.write_text(before)
     forge(path, lambda record: record.update(notes=[n for n in record["notes"] if "labels" not in n][:1]))
-    code, out, err = cli("rerun", str(path))
+    code, out, err = cli("verify", str(path), "--rerun")
     assert found_by_verify(cli) == {where(path): {"notes"}}
     assert (code, missing_facts(err, "lacks the note")) == (3, []), out
 
@@ -81,7 +81,12 @@ def test_a_row_without_its_mark_has_no_score_in_any_report(cli: Cli, method: str
         assert row.partition("[")[0] in out.replace("\\_", "_"), form
         assert f"{100 * score:.2f}" not in out, form
         assert repr(score) not in out, form
-    for reader in (("compare", row, "noise"), ("diff", row, "noise"), ("stats",), ("rerun", str(path))):
+    for reader in (
+        ("compare", row, "noise"),
+        ("compare", "--show-items", row, "noise"),
+        ("stats",),
+        ("verify", str(path), "--rerun"),
+    ):
         code, _, err = cli(*reader)
         assert (code, missing_facts(err, path, fault)) == (2, []), reader
     assert cli("bundle", "local", "--out", "local.zip")[0] == 1
@@ -121,7 +126,7 @@ def test_nobody_is_said_to_have_learned_from_labels(cli: Cli) -> None:
     path.write_text(before)
     forge(path, lambda record: record["training"].update(supervised=True))
     assert found_by_verify(cli) == {where(path): {"notes"}}
-    assert cli("rerun", str(path))[0] == 2
+    assert cli("verify", str(path), "--rerun")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,7 @@ def test_nobody_is_said_to_have_learned_from_labels(cli: Cli) -> None:
 def test_notes_are_those_of_the_run(results: Cli, path: Path, edit: Edit) -> None:
     forge(path, edit)
     assert found_by_verify(results) == {where(path): {"notes"}}
-    code, _, err = results("rerun", str(path))
+    code, _, err = results("verify", str(path), "--rerun")
     assert (code, "note" in err) == (3, True)
 
 
@@ -167,7 +172,7 @@ def test_notes_under_a_name_of_the_users_own(cli: Cli) -> None:
     path = run(cli, "mine=sup_simcse", "sup_simcse")
     assert json.loads(path.read_text())["notes"][-1].startswith("mine is supervised: ")
     assert found_by_verify(cli) == {}
-    code, out, err = cli("rerun", str(path))
+    code, out, err = cli("verify", str(path), "--rerun")
     assert (code, out[:6]) == (0, "equal:"), err
 
 
@@ -178,7 +183,7 @@ def test_texts_and_models_under_other_names(cli: Cli, tmp_path: Path, tiny_bert:
     path = run(cli, "sup_simcse", "sup_simcse", given=("--pairs", str(pairs), "--backbone", str(tiny_bert)))
     assert "mine.tsv" in json.loads(path.read_text())["notes"][-1]
     pairs, model = pairs.rename(tmp_path / "other.tsv"), shutil.copytree(tiny_bert, tmp_path / "renamed")
-    code, out, err = cli("rerun", str(path), "--pairs", str(pairs), "--model", str(model))
+    code, out, err = cli("verify", str(path), "--rerun", "--pairs", str(pairs), "--model", str(model))
     assert (code, out[:6]) == (0, "equal:"), err
 
 
@@ -211,7 +216,7 @@ def test_a_sum_of_deterministic_methods_has_no_seeds(cli: Cli) -> None:
     copy = seeded(path, 4)
     shutil.rmtree(path.parent)
     assert found_by_verify(cli) == {where(copy): {"method"}}
-    assert "seed" in cli("rerun", str(copy))[2]
+    assert "seed" in cli("verify", str(copy), "--rerun")[2]
 
 
 def test_an_unknown_method_or_profile_is_said(results: Cli) -> None:

@@ -267,7 +267,7 @@ def test_another_specification_is_not_the_planned_one(planned: Cli) -> None:
 def test_a_bundle_keeps_the_plan(planned: Cli) -> None:
     shutil.rmtree(ROOT / "mini" / "broken")
     assert planned("bundle", "local", "--out", "b.zip")[0] == 0
-    assert planned("unpack", "b.zip", "--into", "unpacked")[0] == 0
+    assert planned("bundle", "--extract", "b.zip", "--into", "unpacked")[0] == 0
     assert Path("unpacked/results/local/plan.json").read_bytes() == PLAN.read_bytes()
     assert planned("merge", "b.zip", "--into", "merged")[0] == 0
     assert planned("merge", "b.zip", "--into", "merged")[0] == 0

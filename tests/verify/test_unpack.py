@@ -17,7 +17,7 @@ from tests.support.messages import missing_facts
 from tests.verify.conftest import PLUGIN
 
 Files = dict[str, bytes]
-UNPACK = ("unpack", "local.zip", "--into", "shared")
+UNPACK = ("bundle", "--extract", "local.zip", "--into", "shared")
 CARD = """
 from bench import method_card as card
 from bench.method_card import MethodCard, Option
@@ -54,26 +54,26 @@ def test_reports_need_no_code_and_the_bundle_can_be_made_again(work: Path, cli: 
 def test_the_plug_in_that_came_along_repeats_its_cells(work: Path, cli: Cli) -> None:
     cli(*UNPACK)
     record = "shared/results/local/mini/mine/seed-1/toy.json"
-    code, _, err = cli("rerun", record)
+    code, _, err = cli("verify", record, "--rerun")
     assert (code, missing_facts(err, "'mine'", "'mine.py'")) == (2, [])
     assert not (work / "loaded").exists()
-    code, out, _ = cli("rerun", record, "--plugin", "shared/plugins/mine.py")
+    code, out, _ = cli("verify", record, "--rerun", "--plugin", "shared/plugins/mine.py")
     assert (code, out[:6]) == (0, "equal:")
     assert (work / "loaded").exists()
 
 
 def test_a_full_folder_and_no_bundle_are_refused(work: Path, cli: Cli, files: Files) -> None:
     (work / "empty").mkdir()
-    assert cli("unpack", "local.zip", "--into", "empty")[0] == 0
+    assert cli("bundle", "--extract", "local.zip", "--into", "empty")[0] == 0
     with unchanged(work):
         for bundle, into, facts in (
             ("local.zip", "empty", ("empty: ", "already exists")),
             ("local.zip", "mine.py", ("mine.py: ", "already exists")),
             ("mine.py", "new", ("mine.py: ", "not a bundle")),
         ):
-            assert missing_facts(refusal(cli, "unpack", bundle, "--into", into), *facts) == []
+            assert missing_facts(refusal(cli, "bundle", "--extract", bundle, "--into", into), *facts) == []
     other = rewritten(work, files, campaign="../outside")
-    assert "'../outside'" in refusal(cli, "unpack", str(other), "--into", "new")
+    assert "'../outside'" in refusal(cli, "bundle", "--extract", str(other), "--into", "new")
     assert not (work / "new").exists()
 
 
@@ -155,7 +155,7 @@ def test_what_its_records_do_not_call_for_is_refused(
     change(files)
     other = rewritten(work, files)
     with unchanged(work):
-        err = refusal(cli, "unpack", str(other), "--into", "new")
+        err = refusal(cli, "bundle", "--extract", str(other), "--into", "new")
         advice = "upgrade cse-bench" if change is newer else "its sender"
         assert missing_facts(err, f"error: {other}: ", *facts, advice) == []
         assert ("delete" in err, "tmp/results" in err) == (False, False)

@@ -22,7 +22,12 @@ from tests.support.verified import CAMPAIGN, NOISE, ONE, found_by_verify, where
 
 Edit = Callable[[dict[str, Any]], object]
 EXPORTED = "sim\N{CYRILLIC SMALL LETTER ES}se"
-READERS = (("compare", "noise", "word_overlap"), ("stats",), ("diff", "noise", "word_overlap"), ("probe",))
+READERS = (
+    ("compare", "noise", "word_overlap"),
+    ("stats",),
+    ("compare", "--show-items", "noise", "word_overlap"),
+    ("probe",),
+)
 
 
 def set_times(record: dict[str, Any], **times: Any) -> None:

@@ -1,41 +1,42 @@
-"""``bench encode``: the vectors of a text of any length."""
+"""``bench export --vectors``: the vectors of a text of any length."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
-from bench.cli import completion
-from bench.cli.export import checkpoint_option, plan_encoder, prepare_encoder, seed_option
-from bench.cli.options import PATH, spec_options
-from bench.cli.strict_options import strict_option
+from bench.cli.encoder_plan import plan_encoder, prepare_encoder
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError
 
-_WHERE = "bench encode"
+_WHERE = "bench export --vectors"
 
 
-@click.command()
-@click.argument("method", shell_complete=completion.method)
-@strict_option(
-    "--input", "source", required=True, metavar="FILE|-", help="Text, a sentence a line; - is stdin."
-)
-@strict_option("--out", type=PATH, required=True, help="FILE.npy to write.")
-@seed_option
-@checkpoint_option
-@strict_option("--block", type=click.IntRange(1), default=4096, help="Sentences in memory at a time.")
-@spec_options
-def encode_command(
-    method: str, source: str, out: Path, seed: int | None, checkpoint: str, block: int, **options: Any
+def write_vectors(
+    method: str,
+    source: str,
+    out: Path,
+    *,
+    seed: int | None,
+    checkpoint: str,
+    block: int,
+    options: Mapping[str, Any],
 ) -> None:
-    """Write the vectors of a text to a .npy file.
+    """Write the vectors of a text, a sentence a line, to a .npy file.
 
-    They are float32, row i for line i; an empty line is an error. Give the options of the `bench run` that
-    trained it, and its finished stages are reused. Memory use is independent of the text's length.
+    Args:
+        method: The method, as in ``bench run``.
+        source: File of the text, or "-" for stdin.
+        out: The file to write.
+        seed: Seed of the encoder, None for a deterministic method.
+        checkpoint: "selected" or "last".
+        block: Sentences in memory at a time.
+        options: Those of ``bench run`` that trained it.
     """
     from bench.eval.vector_storage import VectorFile, check_vector_path
     from bench.nn.device import torch_threads
@@ -65,7 +66,7 @@ def _open_text(source: str, stack: ExitStack) -> BinaryIO:
     try:
         return stack.enter_context(Path(source).open("rb"))
     except OSError as error:
-        raise InputError(f"the text can't be read: {error.strerror}", where=f"--input {source}") from error
+        raise InputError(f"the text can't be read: {error.strerror}", where=f"--vectors {source}") from error
 
 
 def _count_lines(text: BinaryIO, name: str) -> int | None:

@@ -1,0 +1,73 @@
+"""The card of a method in sections, and what it would do in a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bench.cli.sections import Section, format_sections
+
+if TYPE_CHECKING:
+    from bench.method_card import MethodCard, Option, OptionValue
+    from bench.plan.method_explanation import MethodExplanation
+
+
+def format_card(card: MethodCard, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of a method's card; ``width``: characters of a line, None for whole lines."""
+    family = ": ".join(filter(None, (card.family, ", ".join(card.tags)))) if card.family else ""
+    facts = (
+        ("printed as", card.printed),
+        ("runs", "one, without a seed" if card.deterministic else "one for each seed"),
+        ("family", family),
+        ("paper", card.paper),
+        ("code", card.code),
+    )
+    names = [("published as", f"{name} ({options})") for name, options in card.published_names]
+    names += [("also known as", f"{name} ({form})") for name, form in card.known_as]
+    sections = [
+        Section("What it is", tuple((title, text) for title, text in facts if text)),
+        Section("Computes", tuple((line,) for line in card.equations)),
+        Section("Differs from the paper or the released code", tuple((line,) for line in card.deviations)),
+        *_list_option_sections(card.options),
+        Section("Published as / see also", tuple(names)),
+    ]
+    heading = f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
+    yield from format_sections(heading, sections, width)
+
+
+def format_explanation(explanation: MethodExplanation, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of what a method would do in a profile."""
+    options = [(name, (format_value(value), source)) for name, value, source in explanation.options]
+    sections = [
+        Section("What runs", explanation.facts),
+        Section("Stages", explanation.stages),
+        *_group_by_stage(options, ("name", "value", "from")),
+    ]
+    yield from format_sections(explanation.title, sections, width)
+
+
+def format_value(value: OptionValue) -> str:
+    """Return a value as ``--set`` and profiles take it.
+
+    >>> format_value(True), format_value(3e-5), format_value("")
+    ('true', '3e-05', '""')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
+def _list_option_sections(options: Sequence[Option]) -> list[Section]:
+    rows = []
+    for option in options:
+        stage = option.name.rpartition(".")[0]
+        meaning = option.help.removeprefix(f"{stage}: ") if stage else option.help
+        rows.append((option.name, (format_value(option.default), ", ".join(option.choices), meaning)))
+    return _group_by_stage(rows, ("name", "default", "choices", "meaning"))
+
+
+def _group_by_stage(rows: Sequence[tuple[str, tuple[str, ...]]], header: tuple[str, ...]) -> list[Section]:
+    """Return a section for the options of the method, then one for those of each stage."""
+    groups: dict[str, list[tuple[str, ...]]] = {"": []}
+    for name, cells in rows:
+        groups.setdefault(name.rpartition(".")[0], []).append((name, *cells))
+    titles: Mapping[str, str] = {stage: f"Options of stage {stage}" for stage in groups if stage}
+    return [Section(titles.get(stage, "Options"), tuple(own), header) for stage, own in groups.items()]
