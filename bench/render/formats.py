@@ -177,7 +177,10 @@ def _open_console(output: StringIO, screen: Screen) -> Console:
     """Return a console that writes texts as they are."""
     inert: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     colours: dict[str, Any] = {"force_terminal": True} if screen.styled else {"color_system": None}
-    elsewhere = {"legacy_windows": False, "force_jupyter": False}  # else a notebook's cell gets the text
+    elsewhere: dict[str, Any] = {
+        "legacy_windows": False,
+        "force_jupyter": False,
+    }  # else a notebook's cell gets the text
     return Console(file=output, width=_ENDLESS, **elsewhere, **inert, **colours)
 
 

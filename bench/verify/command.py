@@ -134,11 +134,11 @@ def verify_command(
     from bench.verify.record_paths import find_record_files
 
     discover()
-    given = [read_plugin(text, target) for text in plugins]  # their code runs only with --rerun
-    sources = {plugin.name: plugin.source for plugin in given if plugin.path}
+    read = [read_plugin(text, target) for text in plugins]  # their code runs only with --rerun
+    texts = {plugin.name: plugin.source for plugin in read if plugin.path}
     files = sum(map(len, find_record_files(target)[0].values()))
     with progress_bar("records", files) as advance:
-        verified, sound = verify_records(target, VerifySettings(data_dir, seal, sources, advance))
+        verified, sound = verify_records(target, VerifySettings(data_dir, seal, texts, advance))
     if count:
         load_plugin_options(plugins)
         from bench.verify.rerun_sample import repeat_sample

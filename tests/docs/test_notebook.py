@@ -26,8 +26,9 @@ _short.__enter__()
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_WORKERS", "1")  # in the kernel, where the profile is cut short
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    book = nbformat.read(NOTEBOOK, as_version=4)
-    book.cells.insert(0, nbformat.v4.new_code_cell(SHORTEN.format(root=str(ROOT))))
+    book = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    first = nbformat.v4.new_code_cell(SHORTEN.format(root=str(ROOT)))  # type: ignore[no-untyped-call]
+    book.cells.insert(0, first)
     client = nbclient.NotebookClient(
         book, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     )
@@ -51,7 +52,7 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_committed_notebook_shows_what_it_printed() -> None:
     text = NOTEBOOK.read_text(encoding="utf-8")
-    book = nbformat.reads(text, as_version=4)
+    book = nbformat.reads(text, as_version=4)  # type: ignore[no-untyped-call]
     nbformat.validate(book)
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     assert sum(bool(cell.outputs) for cell in cells) == 8  # all but the two that define classes
