@@ -92,11 +92,19 @@ def forget_plugin(plugin: Plugin) -> None:
 
 
 def register_sourceless(kind: type[Method], name: str) -> str:
-    """Register a class without source, which only this process has; return its origin."""
-    method = kind()
-    check_card(method)
+    """Register a class without source, which only this process has; return its origin; raises InputError."""
+    where = kind.__name__
+    if name in METHODS.names():
+        what = f"method '{name}' is defined twice: in {METHODS.origin(name)} and in {where}"
+        raise InputError(what, where=where, hint="rename one of them")
     origin = _SOURCELESS + _MARKS.setdefault(kind, uuid4().hex)  # no one can compare two definitions
-    METHODS.register(name, method, origin)
+
+    def register() -> None:
+        method = kind()
+        check_card(method)
+        METHODS.register(name, method, origin)
+
+    _run_plugin_code(where, origin, register, "made")
     return origin
 
 
@@ -169,7 +177,7 @@ def _execute_source(plugin: Plugin, module: ModuleType) -> None:
     exec(code, module.__dict__)  # noqa: S102 - what the user asked for
 
 
-def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None:
+def _run_plugin_code(where: str, module: str, run: Callable[[], object], verb: str = "imported") -> None:
     """Run a plug-in's code; an error becomes one line with the plug-in's line number."""
     try:
         run()
@@ -186,7 +194,7 @@ def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]
         reason = traceback.TracebackException.from_exception(error)  # str(error) may fail itself
-        what = f"it can't be imported: {type(error).__name__}: {reason}"
+        what = f"it can't be {verb}: {type(error).__name__}: {reason}"
         raise InputError(what, where=f"{where}:{lines[-1]}" if lines else where) from error
 
 
