@@ -18,7 +18,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from bench.config.plugin_code import hash_method_code
+from bench.config.plugin_code import explain_whole_file, hash_method_code
 from bench.config.run_spec import Plugin
 from bench.errors import BenchError, InputError, suggest_name
 from bench.method_card import Method, check_card
@@ -130,6 +130,15 @@ def plugin_facts(method: str, whole_file: bool = False) -> dict[str, Any] | None
         if entry.module.partition(".")[0] == origin.partition(".")[0] and entry.dist is not None:
             facts |= {"package": entry.dist.name, "version": entry.dist.version}
     return facts
+
+
+def explain_whole_files(methods: Iterable[str]) -> str:
+    """Return which files of registered methods count as a whole, and why, or ""."""
+    reasons = {}
+    for name in sorted(set(methods) & set(METHODS.names())):
+        if plugin := _FILES.get(METHODS.origin(name)):
+            reasons[plugin.name] = explain_whole_file(plugin.source, type(METHODS.get(name)).__qualname__)
+    return "; ".join(f"all of {file} counts, because of {why}" for file, why in reasons.items() if why)
 
 
 def plugins_for_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
