@@ -34,7 +34,7 @@ def hash_method_code(source: bytes, kind: str) -> str:
     """
     try:
         tree = _read_tree(source)
-        if explain_whole_file(tree, kind):
+        if _explain_tree(tree, kind):
             return ""
         lines = [_format_node(node) for node in _reached_statements(Module(tree), kind)]
     except _UNREADABLE:
@@ -42,8 +42,19 @@ def hash_method_code(source: bytes, kind: str) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def explain_whole_file(tree: ast.Module, kind: str) -> str:
-    """Return why a method's identity is its whole file, "" if it is the code that its class reaches."""
+def explain_whole_file(source: bytes, kind: str) -> str:
+    r"""Return why a method's identity is its whole file, "" if it is the code that its class reaches.
+
+    >>> explain_whole_file(b"class A:\n    x = eval('1')", "A")
+    'eval, line 2'
+    """
+    try:
+        return _explain_tree(_read_tree(source), kind)
+    except _UNREADABLE as error:
+        return f"{type(error).__name__} in reading it"
+
+
+def _explain_tree(tree: ast.Module, kind: str) -> str:
     if limit := find_limit(tree):
         return limit
     return "" if Module(tree).has_class(kind) else f"no class {kind} at the top level"

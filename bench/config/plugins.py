@@ -18,7 +18,7 @@ from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from bench.config.plugin_code import hash_method_code
+from bench.config.plugin_code import explain_whole_file, hash_method_code
 from bench.config.run_spec import Plugin
 from bench.errors import BenchError, InputError, suggest_name
 from bench.method_card import Method, check_card
@@ -103,11 +103,19 @@ def forget_plugin(plugin: Plugin) -> None:
 
 
 def register_sourceless(kind: type[Method], name: str) -> str:
-    """Register a class without source, which only this process has; return its origin."""
-    method = kind()
-    check_card(method)
+    """Register a class without source, which only this process has; return its origin; raises InputError."""
+    where = kind.__name__
+    if name in METHODS.names():
+        what = f"method '{name}' is defined twice: in {METHODS.origin(name)} and in {where}"
+        raise InputError(what, where=where, hint="rename one of them")
     origin = _SOURCELESS + _MARKS.setdefault(kind, uuid4().hex)  # no one can compare two definitions
-    METHODS.register(name, method, origin)
+
+    def register() -> None:
+        method = kind()
+        check_card(method)
+        METHODS.register(name, method, origin)
+
+    _run_plugin_code(where, origin, register, "made")
     return origin
 
 
@@ -133,6 +141,15 @@ def plugin_facts(method: str, whole_file: bool = False) -> dict[str, Any] | None
         if entry.module.partition(".")[0] == origin.partition(".")[0] and entry.dist is not None:
             facts |= {"package": entry.dist.name, "version": entry.dist.version}
     return facts
+
+
+def explain_whole_files(methods: Iterable[str]) -> str:
+    """Return which files of registered methods count as a whole, and why, or ""."""
+    reasons = {}
+    for name in sorted(set(methods) & set(METHODS.names())):
+        if plugin := _FILES.get(METHODS.origin(name)):
+            reasons[plugin.name] = explain_whole_file(plugin.source, type(METHODS.get(name)).__qualname__)
+    return "; ".join(f"all of {file} counts, because of {why}" for file, why in reasons.items() if why)
 
 
 def plugins_for_methods(methods: Iterable[str]) -> tuple[Plugin, ...]:
@@ -180,7 +197,7 @@ def _execute_source(plugin: Plugin, module: ModuleType) -> None:
     exec(code, module.__dict__)  # noqa: S102 - what the user asked for
 
 
-def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None:
+def _run_plugin_code(where: str, module: str, run: Callable[[], object], verb: str = "imported") -> None:
     """Run a plug-in's code; an error becomes one line with the plug-in's line number."""
     try:
         run()
@@ -197,7 +214,7 @@ def _run_plugin_code(where: str, module: str, run: Callable[[], object]) -> None
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == file]
         reason = traceback.TracebackException.from_exception(error)  # str(error) may fail itself
-        what = f"it can't be imported: {type(error).__name__}: {reason}"
+        what = f"it can't be {verb}: {type(error).__name__}: {reason}"
         raise InputError(what, where=f"{where}:{lines[-1]}" if lines else where) from error
 
 

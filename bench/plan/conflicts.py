@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.comparison.selection import format_seeds
+from bench.config.plugins import explain_whole_files
 from bench.errors import NotComparableError
 from bench.nn.model_folder import explain_hash_change
 from bench.plan.job import Job
@@ -45,6 +46,8 @@ def find_conflict(
     what = f"{name} on {job.suite} {verb} finished under another specification ({why})"
     hint = f"name another --campaign, or replace {_force_words(job, jobs, found)}"
     if job.cell.model and (note := explain_hash_change(job.cell.model.path)):
+        hint = f"{note}; {hint}"
+    if "plug-in file" in why and (note := explain_whole_files({job.cell.card.name, *job.cell.member_names})):
         hint = f"{note}; {hint}"
     return NotComparableError(what, where=str(store.path(places[0])), hint=hint)
 

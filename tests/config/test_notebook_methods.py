@@ -50,10 +50,10 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     return load
 
 
-def sourceless() -> type[Any]:
+def sourceless(text: str = TEXT) -> type[Any]:
     """Make the class ``Mine`` of the session without a file."""
     names: dict[str, Any] = {"__name__": "nowhere"}
-    exec(compile(TEXT, "<text>", "exec", dont_inherit=True), names)  # noqa: S102 - ours
+    exec(compile(text, "<text>", "exec", dont_inherit=True), names)  # noqa: S102 - ours
     kind: type[Any] = names["Mine"]
     return kind
 
@@ -231,6 +231,25 @@ def test_a_class_without_source_runs_here_and_is_marked(tmp_path: Path, cli: Cli
     code, out, _ = cli("verify", "results", "--format", "json")
     reasons = set(json.loads(out)["unrepeatable"].values())
     assert (code, reasons) == (0, {"method mine: a class without source, which nothing repeats"})
+
+
+@pytest.mark.parametrize(
+    ("change", "facts"),
+    [
+        (('name="mine"', 'name="simcse"'), ["Mine", "'simcse'", "twice", "bench.baselines.simcse"]),
+        (
+            ("    def build(", "    def __init__(self): 1 / 0\n\n    def build("),
+            ["Mine", "made", "division by zero"],
+        ),
+        (("    def build(", "    def make("), ["Mine is not a method", "build(context)"]),
+    ],
+)
+def test_a_wrong_class_without_source_leaves_nothing(change: tuple[str, str], facts: list[str]) -> None:
+    kind, before = sourceless(TEXT.replace(*change)), discover().names()
+    with pytest.raises(InputError) as caught, register_classes([kind]):
+        pass
+    assert not missing_facts(str(caught.value), *facts)
+    assert METHODS.names() == before
 
 
 SCRIPT = '''

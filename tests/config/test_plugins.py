@@ -143,6 +143,17 @@ def test_edited_code_is_another_specification(cli: Cli, tmp_path: Path) -> None:
     assert cli("verify", RECORD, "--rerun", "--plugin", "mine.py")[0] == 0
 
 
+def test_a_comment_counts_where_code_is_hidden_and_the_refusal_says_why(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    hidden = RIGHT.replace("return Hashed(", "return eval('Hashed')(")
+    was = edit(file, hidden)
+    assert cli(*RUN)[0] == 0
+    now = edit(file, f"{hidden}\n# edited\n")
+    line = next(i for i, text in enumerate(hidden.splitlines(), 1) if "eval" in text)
+    why = (f"then {was}, now {now}", f"all of mine.py counts, because of eval, line {line}", "--force")
+    assert not missing_facts(cli(*RUN)[2], *why)
+
+
 def test_comments_and_a_second_method_leave_the_specification(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     was = edit(file, RIGHT)
