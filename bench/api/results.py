@@ -13,7 +13,7 @@ from bench.api.comparisons import Comparison
 from bench.api.leaderboards import Leaderboard
 from bench.api.notebook_tables import render_html
 from bench.api.plots import Plots
-from bench.api.session import open_session
+from bench.cli.messages import hand_lines_to
 from bench.comparison.row_lookup import find_row
 from bench.comparison.selection import format_seeds
 from bench.config.method_ids import parse_seeds
@@ -226,7 +226,8 @@ class Results:
         parsed["data_dir"] = parsed["data_dir"] or self.data
         places = {record.place for record in self.records}
         draw = None if parsed["seeds_only"] else make_item_drawer(parsed["draws"], parsed["data_dir"])
-        with open_session(progress=False) as messages:
+        messages: list[str] = []
+        with hand_lines_to(messages.append):
             found = make_comparisons(
                 first, [second], self.store, parsed, draw=draw, keep=lambda record: record.place in places
             )
@@ -322,7 +323,8 @@ def load_results(path: str | Path, *, data: str | Path | None = None) -> Results
         near = suggest_name(folder.name, (each.name for each in folder.parent.glob("*/")))
         raise InputError("there is no such folder", where=str(folder), expected="results/CAMPAIGN", hint=near)
     store, check = ResultStore(folder.parent, folder.name), partial(split_contradictions, data=_to_path(data))
-    with open_session(progress=False) as messages:
+    messages: list[str] = []
+    with hand_lines_to(messages.append):
         collected = merge_campaigns.refuse_contradictions(merge_campaigns.collect_records([store]), check)
     if not collected:
         campaigns = sorted(each.parts[-5] for each in folder.glob("*/*/*/*/*.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -12,16 +13,19 @@ from bench.config.plugins import forget_plugins, loaded_files
 
 _OFFLINE = ("huggingface_hub.constants", "datasets.config")
 """Modules that read HF_HUB_OFFLINE once, at their import."""
+_ONE_CALL = threading.RLock()
+"""Environment and registry are the process's, so calls of several threads run one after the other."""
 
 
 @contextmanager
 def open_session(*, progress: bool) -> Iterator[list[str]]:
     """Yield the list that gets the lines of a call; with ``progress`` they go to stderr instead.
 
-    Environment variables, the hub's switch and the registry of methods are put back at the end.
+    Environment variables, the hub's switch and the registry of methods are put back at the end. A call of
+    another thread waits.
     """
     messages: list[str] = []
-    with ExitStack() as stack:
+    with _ONE_CALL, ExitStack() as stack:
         stack.enter_context(_stay_offline())
         stack.enter_context(set_environment())
         stack.enter_context(_forget_new_plugins())

@@ -171,16 +171,25 @@ def test_the_users_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-def test_a_run_works_in_a_thread() -> None:
-    missing = []
+def test_calls_of_several_threads_work() -> None:
+    source = Path(__file__).parents[2] / "bench/cli/starter/method.py.txt"
+    Path("own.py").write_text(source.read_text())
+    missing, states, names, environment = [], [], METHODS.names(), dict(os.environ)
 
     def run() -> None:
         missing.append(bench.run("noise", seeds="1-2", suite="toy", workers=2).missing)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert missing == [0]
+    def plan() -> None:
+        states.append(bench.dry_run("align_uniform", seeds=1, plugin="own.py").state.tolist())
+
+    threads = [threading.Thread(target=target) for target in (run, plan, plan, run)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (missing, states) == ([0, 0], [["to do"], ["to do"]])
+    assert METHODS.names() == names
+    assert os.environ.keys() - environment.keys() <= {"TOKENIZERS_PARALLELISM"}
 
 
 @pytest.mark.slow
