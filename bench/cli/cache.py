@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bench.cli.commands import bench_group
+from bench.cli.modes import require_parameter
 from bench.cli.options import print_stderr, results_option
 from bench.cli.strict_options import strict_option
 from bench.errors import InputError, printable
@@ -55,9 +56,11 @@ def clear_cache_command(kinds: tuple[str, ...], everything: bool, dry_run: bool,
     from bench.execution.cache_contents import check_no_run, find_cache_entries, remove_cache_entry
     from bench.records.filesystem import is_locked
 
-    if everything == bool(kinds):
-        what = "kinds and --all" if everything else "nothing is named"
-        raise InputError(what, where="bench cache clear", expected=f"some of {', '.join(_KINDS)}, or --all")
+    if everything and kinds:
+        what, expected = "kinds and --all", f"some of {', '.join(_KINDS)}, or --all"
+        raise InputError(what, where="bench cache clear", expected=expected)
+    if not everything:
+        require_parameter("kinds", "KIND or --all")
     chosen = kinds or _KINDS
     check_no_run(results)
     entries = [entry for entry in find_cache_entries(results) if entry.kind in chosen]

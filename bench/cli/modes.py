@@ -41,12 +41,10 @@ def check_mode(
             raise InputError(f"it is for {mode}", where=where, expected=f"{mode} as well")
 
 
-def require_parameter(name: str) -> Any:
-    """Return a parameter's value; raises click's error for a missing one, as a required one would."""
+def require_parameter(name: str, hint: str) -> Any:
+    """Return a parameter's value; raises click's error for a missing one, which ``hint`` names."""
     context = click.get_current_context()
-    if (value := context.params[name]) is None:
+    if (value := context.params[name]) in (None, ()):
         parameter = next(each for each in context.command.params if each.name == name)
-        hint = f"'{parameter.make_metavar(context).strip('[]')}'"
-        hint = f"'{parameter.opts[0]}'" if isinstance(parameter, click.Option) else hint
         raise click.MissingParameter(ctx=context, param=parameter, param_hint=hint)
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,8 +35,24 @@ class _OptionPanel(RichOptionPanel):
         table.add_column()
         for option in self.get_objects(command, ctx):
             name, text = option.get_help_record(ctx) or ("", "")
-            table.add_row(formatter.highlighter(Text(name)), Text(text, style=styles.style_option_help))
+            table.add_row(
+                formatter.highlighter(Text(_fold_name(name))), Text(text, style=styles.style_option_help)
+            )
         return table
+
+
+def _fold_name(name: str, width: int = _WIDEST_NAME) -> str:
+    """Return an option with its value on lines of a width, broken at blanks and after "|".
+
+    >>> _fold_name("--format [text|markdown|html]", 16).splitlines()
+    ['--format [text|', 'markdown|html]']
+    """
+    lines = [""]
+    for part in re.findall(r"[^ |]+\|?| ", name):
+        if len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.strip() for line in lines)
 
 
 def render_help(

@@ -89,10 +89,10 @@ def bundle_command(
     """
     check_mode("--extract", ("into",), ("extract",), active=extract is not None)
     if extract is not None:
-        _extract_bundle(extract, require_parameter("into"))
+        _extract_bundle(extract, require_parameter("into", "--into"))
         return
-    name: str = require_parameter("campaign")
-    target: Path = require_parameter("out")
+    name: str = require_parameter("campaign", "CAMPAIGN or --extract FILE")
+    target: Path = require_parameter("out", "--out")
     from bench.config.plugins import read_plugin
     from bench.exchange.campaign_bundle import make_bundle
     from bench.records.filesystem import write_atomically

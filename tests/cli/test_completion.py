@@ -68,6 +68,8 @@ SUITES_OF = ("run --dev", "probe --on", "data overlap --suite")
 COMPLETED: list[tuple[str, list[str]]] = [
     ("re", ["report", "reproduce"]),
     ("run --con", ["--config"]),
+    ("run --help", ["--help", "--help-all"]),
+    ("unp", []),
     ("list c", ["campaigns"]),
     ("run --methods jtcse,tncse_si", ["jtcse,tncse_single"]),
     ("run --methods simcse[lr=1e-5,steps=3],tncse_si", ["simcse[lr=1e-5,steps=3],tncse_single"]),

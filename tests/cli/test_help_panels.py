@@ -134,10 +134,13 @@ def test_commands_are_grouped_in_pipe_and_terminal(cli: Cli) -> None:
     assert isinstance(group, BenchGroup)
 
 
-ALONE = ("run", "sweep", "tune", "list", "show", "bundle", "merge", "export", "compare", "conformance")
+ALONE = (
+    *("run", "sweep", "tune", "list", "show", "bundle", "merge", "export", "compare", "conformance"),
+    *("pack", "pretrain", "gradient", "data fetch", "data rtt", "cache clear"),
+)
 
 
-@pytest.mark.parametrize("name", [*ALONE, "pack", "pretrain", "gradient", "data fetch", "data rtt"])
+@pytest.mark.parametrize("name", ALONE)
 def test_a_command_alone_prints_what_is_missing_and_its_examples(cli: Cli, name: str) -> None:
     code, out, err = cli(*name.split())
     first, *others = err.splitlines()
