@@ -2,7 +2,7 @@
 
 >>> import bench
 >>> sorted(name for name in dir(bench) if name in bench.__all__)[:4]
-['BenchError', 'InputError', '__version__', 'dry_run']
+['BenchError', 'InputError', '__version__', 'check_method']
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from bench.version import __version__
 if TYPE_CHECKING:
     from bench.api.folders import load as load
     from bench.api.results import load_results as results
+    from bench.api.runs import check_method as check_method
     from bench.api.runs import dry_run as dry_run
     from bench.api.runs import run as run
     from bench.api.runs import train as train
@@ -27,6 +28,7 @@ if not os.path.isdir(os.path.join(__path__[0], "methods")):
     __path__.append(os.path.dirname(os.path.abspath(__path__[0])))
 
 _FUNCTIONS = {
+    "check_method": "bench.api.runs.check_method",
     "dry_run": "bench.api.runs.dry_run",
     "load": "bench.api.folders.load",
     "results": "bench.api.results.load_results",
@@ -35,7 +37,10 @@ _FUNCTIONS = {
     "tune": "bench.api.runs.tune",
 }
 """The place of each function, imported at its first use."""
-__all__ = ["BenchError", "InputError", "__version__", "dry_run", "load", "results", "run", "train", "tune"]
+__all__ = [
+    *("BenchError", "InputError", "__version__"),
+    *("check_method", "dry_run", "load", "results", "run", "train", "tune"),
+]
 
 
 def __getattr__(name: str) -> Any:

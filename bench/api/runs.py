@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bench.api.command_options import (
@@ -187,6 +189,35 @@ def train(
         from bench.eval.public_encoder import LoadedEncoder
 
         return LoadedEncoder(encoder, f"bench/{safe_name(plan.jobs[0].cell.method)}", facts)
+
+
+def check_method(method: str | type) -> DataFrame:
+    """Check that a method meets bench's requirements, as ``bench conformance`` does, in some seconds.
+
+    Args:
+        method: A name as for ``bench run``, or a class of your own.
+
+    Returns:
+        A row for each check: check, verdict ("passed", "failed", "no case", "not run") and reason.
+
+    Raises:
+        InputError: an unknown method.
+
+    >>> import bench
+    >>> frame = bench.check_method("word_overlap")
+    >>> frame.loc[frame.check == "card", "verdict"].item()
+    'passed'
+    """
+    from pandas import DataFrame
+
+    from bench.conformance.check_run import check_method as run_checks
+
+    with ExitStack() as stack:
+        stack.enter_context(open_session(progress=False))
+        (name,), _ = _register([method], stack)
+        findings = run_checks(name, Path(stack.enter_context(TemporaryDirectory())))
+    rows = [(finding.check, finding.verdict, finding.reason) for finding in findings]
+    return DataFrame(rows, columns=["check", "verdict", "reason"])
 
 
 @dataclass(frozen=True)

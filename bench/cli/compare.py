@@ -138,8 +138,8 @@ def compare_command(
     Text has the answer first, then the tasks and at most three notes; --details has every test. --show-items
     prints the items on which A and B differ most, in place of tests.
 
-    A and B are method ids as in the report, METHOD#SEED for one run, files of records, or folders of records.
-    Two campaigns are compared method by method.
+    A and B are rows of the report, methods with one row, METHOD#SEED for one run, files of records, or
+    folders of records. Two campaigns are compared method by method.
     """
     check_mode("--show-items", OWN_OPTIONS, SHARED_OPTIONS, active=show_items)
     if show_items:

@@ -96,6 +96,14 @@ def test_a_class_without_source_runs_here_and_is_marked() -> None:
     assert another.missing == 2
 
 
+def test_a_class_is_checked() -> None:
+    before = METHODS.names()
+    frame = bench.check_method(class_without_source())
+    assert METHODS.names() == before
+    assert set(frame.verdict) == {"passed", "no case"}
+    assert len(frame) > 25
+
+
 @pytest.mark.parametrize(
     ("kind", "word"),
     [(int, "not a method"), (type("Own", (), {"card": 3}), "not a method"), (None, "no method")],
