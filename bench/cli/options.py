@@ -327,7 +327,7 @@ workers_option = strict_option(
     envvar="BENCH_WORKERS",
     metavar="N",
     panel=Panel.DEVICES,
-    help="Cells in parallel; default BENCH_WORKERS, otherwise by cores or GPU memory.",
+    help="Cells in parallel; default BENCH_WORKERS, or by cores or GPU memory.",
 )
 run_options = combine_options(spec_options, workers_option, executor_options, config_option)
 

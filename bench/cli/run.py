@@ -182,8 +182,7 @@ def run_command(
 ) -> None:
     """Train and evaluate methods over seeds and suites.
 
-    Finished cells are skipped. Progress goes to stderr; the answer, the leaderboard of this run and at most
-    three notes go to stdout.
+    Finished cells are skipped. Progress goes to stderr, the answer to stdout.
     """
     from bench.cli.seed_power_table import check_detection_options, print_detection
     from bench.execution.runner import Deadline
