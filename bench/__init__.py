@@ -38,8 +38,16 @@ _FUNCTIONS = {
 }
 """The place of each function, imported at its first use."""
 __all__ = [
-    *("BenchError", "InputError", "__version__"),
-    *("check_method", "dry_run", "load", "results", "run", "train", "tune"),
+    "BenchError",
+    "InputError",
+    "__version__",
+    "check_method",
+    "dry_run",
+    "load",
+    "results",
+    "run",
+    "train",
+    "tune",
 ]
 
 
