@@ -104,7 +104,7 @@ def parse_options(
         if value is not None:
             arguments += _format_option(options[name], name, value, where)
     try:
-        context = command.make_context(where, [*arguments, "--", *words])
+        context = command.make_context(where, [*arguments, "--", *words], help_option_names=["-h", "--help"])
     except click.ClickException as error:
         raise InputError(error.format_message(), where=where) from error
     return context.params

@@ -56,12 +56,21 @@ def copy_command(old: str, new: str, dry_run: bool, results: Path) -> None:
 
 
 @campaign_command.command("remove")
-@click.argument("name", shell_complete=completion.campaign)
-@strict_option("--methods", metavar="IDS", help="Only these rows, comma-separated ids as in the report.")
-@strict_option("--profile", help="With --methods: only in this profile.")
+@click.argument("campaign", metavar="NAME", shell_complete=completion.campaign)
+@strict_option(
+    "--methods",
+    metavar="IDS",
+    shell_complete=completion.recorded_methods,
+    help="Only these rows, comma-separated ids as in the report.",
+)
+@strict_option(
+    "--profile", shell_complete=completion.recorded_profile, help="With --methods: only in this profile."
+)
 @_dry_run_option
 @results_option
-def remove_command(name: str, methods: str | None, profile: str | None, dry_run: bool, results: Path) -> None:
+def remove_command(
+    campaign: str, methods: str | None, profile: str | None, dry_run: bool, results: Path
+) -> None:
     """Remove the campaign NAME, or rows of it.
 
     Nothing brings records back: --dry-run shows first what would go.
@@ -73,12 +82,12 @@ def remove_command(name: str, methods: str | None, profile: str | None, dry_run:
     if methods is None:
         if profile is not None:
             raise InputError("a profile without methods", where="--profile", expected="--methods as well")
-        files, size = remove_campaign(results, name, dry_run=dry_run)
-        click.echo(printable(f"{results / name}: {files:,} files {done}, {_format_size(size)}"))
+        files, size = remove_campaign(results, campaign, dry_run=dry_run)
+        click.echo(printable(f"{results / campaign}: {files:,} files {done}, {_format_size(size)}"))
         return
-    removal = plan_row_removal(results, name, split_outside_brackets(methods), profile)
+    removal = plan_row_removal(results, campaign, split_outside_brackets(methods), profile)
     if not dry_run:
-        remove_rows(results, name, removal)
+        remove_rows(results, campaign, removal)
     for row in removal.rows:
         records = f"{row.records:,} record{'s' * (row.records != 1)}"
         size_text = _format_size(row.size)
