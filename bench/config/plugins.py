@@ -58,7 +58,7 @@ def read_plugin(text: str, results: Path) -> Plugin:
 
 
 def load_plugin(plugin: Plugin, names: Iterable[str] = ()) -> tuple[str, ...]:
-    """Run a plug-in once, as a module named after its content; return its methods; raises InputError."""
+    """Run a plug-in once, as a module named after its file; return its methods; raises InputError."""
     discover()
     if plugin.path:
         return _load_file(plugin)
@@ -173,8 +173,9 @@ def _load_file(plugin: Plugin) -> tuple[str, ...]:
     name = f"bench_plugin_{stem}_{_hash_content(plugin.path.encode())[:8]}"
     loaded = _FILES.get(name)
     if loaded is None or loaded.source != plugin.source:
-        if loaded is not None:
-            _forget_module(name)
+        copies = [other for other, plugin_of in _FILES.items() if plugin_of.source == plugin.source]
+        for other in {*copies, *([name] if loaded else [])}:
+            _forget_module(other)
         module = ModuleType(name)
         module.__file__ = plugin.path
         module.__spec__ = ModuleSpec(name, None, origin=plugin.path)

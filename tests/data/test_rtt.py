@@ -632,6 +632,8 @@ def test_missing_or_bad_copies(run: Cli, given: str, facts: str) -> None:
 
 @pytest.mark.usefixtures("copies")
 def test_a_copy_that_no_stage_reads(cli: Cli, run: Cli, tiny_bert: Path) -> None:
-    untrained = partial(cli, "run", "--methods", "untrained", "--suite", "toy", "--backbone", str(tiny_bert))
-    for command in (partial(run, "--set", "tncse.rtt=none"), untrained):
-        assert not missing_facts(refusal(command, "--copy", "a=a.txt"), "--copy a=a.txt", "copy 'a'")
+    command = partial(run, "--set", "tncse.rtt=none")
+    assert not missing_facts(refusal(command, "--copy", "a=a.txt"), "--copy a=a.txt", "copy 'a'")
+    untrained = ("run", "--methods", "untrained", "--suite", "toy", "--backbone", str(tiny_bert))
+    code, _, err = cli(*untrained, "--copy", "a=a.txt")
+    assert (code, err.count("note: --copy a=a.txt: not used")) == (0, 1)

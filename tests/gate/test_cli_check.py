@@ -364,7 +364,7 @@ def test_a_git_revision_is_a_reference(cli: Cli, tmp_path: Path, reference: Path
     for revision, fact in (
         ("v2", "'v2' is neither"),
         ("--upload-pack=x", "'--upload-pack=x' is neither"),
-        ("v1:results", "no record"),
+        ("v1:results", "one level below"),
         ("v1:nowhere", "no folder 'nowhere'"),
         ("v1:results/reference/mini/noise/seed-1/toy.json", "v1 has no"),
     ):

@@ -157,7 +157,7 @@ def test_a_dry_run_seals_nothing(cli: Cli) -> None:
         (("--margin", "1"), ("--margin", "--plan as well")),
         (("--baseline", "noise"), ("--baseline", "--plan as well")),
         (("--family", "all"), ("--family", "--plan as well")),
-        (("--plan", "--baseline", "simcse"), ("no planned method 'simcse'", "--baseline", "noise")),
+        (("--plan", "--baseline", "simcse"), ("unknown method 'simcse'", "--baseline", "noise")),
         (("--plan", "--family", "baseline"), ("no baseline is planned", "--baseline METHOD")),
         (("--plan", "--margin", "0"), ("--margin",)),
     ],
