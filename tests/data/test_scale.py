@@ -125,7 +125,7 @@ def test_without_any_of_it_one_line_names_all(profile: str, cli: Cli, hub: Path,
     )
     for line, facts in zip(lines, shared, strict=True):  # what rows alone need, they are left out for
         assert not missing_facts(line, *facts)
-    named = ("diffcse,tncse,jtcse,tncse_d,jtcse_d", "--set", "tncse.sick=true")
+    named = ("diffcse,tncse,edfse", "--set", "tncse.sick=true")
     code, out, err = cli("run", "--methods", *named, "--profile", profile, "--data", "d", "--dry-run")
     assert (code, out, err.count("\n")) == (2, "", 1)
     lines = err.removeprefix("error: 6 inputs are missing or wrong: ").rstrip("\n").split(" | ")
