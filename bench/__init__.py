@@ -16,7 +16,7 @@ from bench.version import __version__
 
 if TYPE_CHECKING:
     from bench.api.folders import load as load
-    from bench.api.results import load_results as results
+    from bench.api.results import results as results
     from bench.api.runs import check_method as check_method
     from bench.api.runs import dry_run as dry_run
     from bench.api.runs import run as run
@@ -31,7 +31,7 @@ _FUNCTIONS = {
     "check_method": "bench.api.runs.check_method",
     "dry_run": "bench.api.runs.dry_run",
     "load": "bench.api.folders.load",
-    "results": "bench.api.results.load_results",
+    "results": "bench.api.results.results",
     "run": "bench.api.runs.run",
     "train": "bench.api.runs.train",
     "tune": "bench.api.runs.tune",

@@ -237,6 +237,11 @@ def lacks_predictions(record: RunRecord) -> bool:
     return any(note.startswith(_NO_PREDICTIONS) for note in record.notes)
 
 
+def is_doubt(note: str) -> bool:
+    """Return whether a record's note says that its scores or predictions are doubtful."""
+    return note.startswith(_DOUBTS)
+
+
 def append_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[Grid]:
     """Return the grids, with missing lines on such records, and on plans, below the last one.
 

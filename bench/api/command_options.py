@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -106,8 +107,10 @@ def parse_options(
     try:
         context = command.make_context(where, [*arguments, "--", *words], help_option_names=["-h", "--help"])
     except click.ClickException as error:
-        raise InputError(error.format_message(), where=where) from error
-    return context.params
+        message = error.format_message()
+    else:
+        return context.params
+    raise InputError(message, where=where)  # without click's own chain
 
 
 def refuse_options(given: Iterable[str], refused: Sequence[str], where: str, command: str) -> None:
@@ -130,39 +133,80 @@ def options_by_name(command: click.Command) -> dict[str, click.Option]:
 
 
 def _format_option(option: click.Option, name: str, value: Any, where: str) -> list[str]:
-    """Return the words of one option on a command line."""
+    """Return the words of one option on a command line; raises InputError for a value of another type."""
     (long,) = [text for text in option.opts if text.startswith("--")][:1]
     if option.is_flag:
+        value = _to_plain(value)
         if not isinstance(value, bool):
             raise InputError(f"{name}={value!r}", where=where, expected="True or False")
         return [long] if value else []
     if option.multiple:
-        return [f"{long}={text}" for text in list_entries(value)]
-    value = format_list(value)
-    if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
-        raise InputError(f"{name}={value!r}", where=where, expected="a text, a number or a path")
-    return [f"{long}={value}"]
+        return [f"{long}={text}" for text in list_entries(value, name, where)]
+    if isinstance(option.type, click.Path):
+        return [f"{long}={format_value(value, name, where)}"]
+    return [f"{long}={format_list(value, name, where)}"]
 
 
-def format_list(value: Any) -> Any:
-    """Return the entries of a list with commas between them; another value stays.
+def name_of_method(entry: Any) -> str:
+    """Return a name, or that on the card of a class; raises InputError for another value."""
+    name = entry if isinstance(entry, str) else getattr(getattr(entry, "card", None), "name", None)
+    if not isinstance(name, str):
+        expected = "a name such as 'simcse', or a class of a method"
+        raise InputError(f"{entry!r} is no method", where="methods", expected=expected)
+    return name
 
-    >>> format_list(range(1, 4)), format_list("1-3"), format_list(7)
-    ('1,2,3', '1-3', 7)
+
+def format_list(value: Any, name: str, where: str) -> str:
+    """Return a value as text, the entries of a list with commas between them; raises as format_value.
+
+    >>> [format_list(value, "seeds", "bench.run") for value in (range(1, 4), "1-3", 7)]
+    ['1,2,3', '1-3', '7']
     """
-    if isinstance(value, Iterable) and not isinstance(value, str | Path):
-        return ",".join(map(str, value))
-    return value
+    if not _is_list(value):
+        return format_value(value, name, where)
+    return ",".join(format_value(entry, name, where) for entry in value)
 
 
-def list_entries(value: Any) -> list[str]:
-    """Return the entries of a repeatable option: of a text, a sequence, or a dictionary.
+def list_entries(value: Any, name: str, where: str) -> list[str]:
+    """Return the entries of a repeatable option: of a text, a list, or a dictionary; raises as format_value.
 
-    >>> list_entries({"simcse.lr": 1e-5}), list_entries("method.py")
-    (['simcse.lr=1e-05'], ['method.py'])
+    >>> list_entries({"simcse.lr": 1e-5}, "set", "bench.run"), list_entries("a.py", "plugin", "bench.run")
+    (['simcse.lr=1e-05'], ['a.py'])
     """
     if isinstance(value, Mapping):
-        return [f"{name}={entry}" for name, entry in value.items()]
-    if isinstance(value, str | Path):
-        return [str(value)]
-    return list(map(str, value))
+        entries = []
+        for key, entry in value.items():
+            text = str(entry) if isinstance(entry, bool) else format_value(entry, name, where)
+            entries.append(f"{format_value(key, name, where)}={text}")
+        return entries
+    return [format_value(entry, name, where) for entry in (value if _is_list(value) else [value])]
+
+
+def format_value(value: Any, name: str, where: str) -> str:
+    """Return a text, a number or a path as an option's text; raises InputError for another value."""
+    value = _to_plain(value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float | PathLike):
+        raise InputError(f"{name}={value!r}", where=where, expected="a text, a number or a path")
+    text = str(value)
+    if "\0" in text:
+        raise InputError(f"{name}={text!r} has a null character", where=where)
+    return text
+
+
+def check_path(value: Any, name: str, where: str) -> Path:
+    """Return a path; raises InputError for another value."""
+    if not isinstance(value, str | PathLike):
+        raise InputError(f"{name}={value!r}", where=where, expected="a text or a path")
+    return Path(format_value(value, name, where))
+
+
+def _is_list(value: Any) -> bool:
+    """Return whether a value is an iterable of entries: no text, bytes or dictionary."""
+    other = isinstance(value, str | bytes | bytearray | PathLike | Mapping)
+    return isinstance(value, Iterable) and not other and getattr(value, "ndim", 1) == 1
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a number of numpy as Python's; another value stays."""
+    is_scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item")
+    return value.item() if is_scalar else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bench.api.notebook_tables import render_html
@@ -140,4 +140,6 @@ class Comparison:
         return format_answer(self.found)
 
     def _repr_html_(self) -> str:
-        return render_html([comparison_grid(self.found)], [format_answer(self.found)])
+        lines = [*describe_comparison(self.found), *self.found.notes]
+        grid = replace(comparison_grid(self.found), notes=tuple(dict.fromkeys(lines)))
+        return render_html([grid], [format_answer(self.found)])

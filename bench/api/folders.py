@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from os import PathLike
-from pathlib import Path
 
+from bench.api.command_options import check_path
+from bench.errors import InputError
 from bench.eval.public_encoder import LoadedEncoder
 from bench.nn.device import check_available
 from bench.nn.encoder_folder import load_encoder
 from bench.nn.model_metadata import read_model_card
 from bench.records.record import safe_name
+
+_DEVICES = ("cpu", "cuda", "mps")
 
 
 def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
@@ -29,7 +32,9 @@ def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
     ...     print("nowhere" in str(error))
     True
     """
+    if device not in _DEVICES:
+        raise InputError(f"device={device!r}", where="bench.load", expected=f"one of {', '.join(_DEVICES)}")
     check_available(device, where=f"device {device}")
-    path = Path(folder)
+    path = check_path(folder, "folder", "bench.load")
     encoder = load_encoder(path, device=device)
     return LoadedEncoder(encoder, f"bench/{safe_name(path.resolve().name)}", read_model_card(path))

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from bench.api.notebook_tables import render_html
 from bench.cli.terminal import get_screen
+from bench.errors import InputError
 from bench.render.grid import SCALE
+from bench.render.latex import DEVIATIONS
+from bench.render.row_names import mark_rows
 from bench.reports import method_choice
 from bench.reports.campaign import Campaign
 from bench.reports.report import TableOptions, render_report
@@ -73,22 +76,36 @@ class Leaderboard:
         >>> r"\begin{tabular}" in bench.results("results/mini").leaderboard("simcse").to_latex()
         True
         """
-        return render_report(
-            method_choice.use_published_names(self.campaign), "latex", _TABLE, TableOptions(sd=sd)
-        )
+        if sd not in DEVIATIONS:
+            raise InputError(f"sd={sd!r}", where="to_latex", expected=f"one of {', '.join(DEVIATIONS)}")
+        return render_report(self.campaign, "latex", _TABLE, TableOptions(sd=sd))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Every line below the tables: tests, budgets, texts, options that names leave out.
+
+        >>> import bench
+        >>> len(bench.results("results/mini").leaderboard("simcse").notes) > 5
+        True
+        """
+        named = method_choice.use_short_ids(self.campaign)
+        grids = [make_leaderboard_grid(table, data=False) for table in all_leaderboards(named)]
+        marked = (mark_rows(grid, named.footnotes) for grid in grids)
+        return tuple(dict.fromkeys(note for grid in marked for note in grid.notes))
 
     def __str__(self) -> str:
         """Return the answer, the tables and at most three notes, as ``bench report`` prints them."""
-        return render_short_report(self.campaign, TableOptions(screen=get_screen()), _TABLE)
+        text = render_short_report(self.campaign, TableOptions(screen=get_screen()), _TABLE)
+        return text.replace(": --details\n", ": .notes\n")
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        named = method_choice.use_published_names(self.campaign)
+        named = method_choice.use_short_ids(self.campaign)
         answers, grids = [], []
         for table in all_leaderboards(named):
             answers.append(describe_answers(table, _ANSWER))
-            grids.append(make_leaderboard_grid(table, data=False))
+            grids.append(mark_rows(make_leaderboard_grid(table, data=False), named.footnotes))
         return render_html(grids, answers)
 
 

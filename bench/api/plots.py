@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.api.command_options import check_path
 from bench.errors import InputError
 from bench.reports.figures.forest import forest_figures
 from bench.reports.figures.suite_plots import suite_figures
@@ -61,7 +63,7 @@ class Plot:
         """
         from bench.render.figure_files import FORMATS, convert_svg
 
-        path = Path(path)
+        path = check_path(path, "path", "save")
         ending = path.suffix.removeprefix(".").lower()
         if ending not in FORMATS:
             raise InputError(
@@ -80,8 +82,11 @@ class Plot:
 
     def _repr_html_(self) -> str:
         # as images, so that the styles of a drawing stay its own
-        images = [b64encode(drawing.encode()).decode() for drawing in self._drawings()]
-        return "".join(f'<img alt="" src="data:image/svg+xml;base64,{image}">' for image in images)
+        images = []
+        for figure, drawing in zip(self.figures, self._drawings(), strict=True):
+            source = f"data:image/svg+xml;base64,{b64encode(drawing.encode()).decode()}"
+            images.append(f'<img alt="{escape(figure.title)}" src="{source}">')
+        return "".join(images)
 
     def __repr__(self) -> str:
         """Return the titles."""
@@ -96,10 +101,10 @@ class Plots:
     [1, 1]
     """
 
-    def __init__(self, make_campaign: Callable[[str | None], Campaign]) -> None:
+    def __init__(self, make_campaign: Callable[[str | type | None], Campaign]) -> None:
         self._make_campaign = make_campaign
 
-    def forest(self, baseline: str | None = None) -> Plot:
+    def forest(self, baseline: str | type | None = None) -> Plot:
         """Plot each row's difference from a baseline with its interval, and its seeds.
 
         Args:

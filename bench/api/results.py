@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.api.command_options import format_list, parse_options
+from bench.api.command_options import (
+    check_path,
+    format_list,
+    name_of_method,
+    parse_options,
+    refuse_options,
+)
 from bench.api.comparisons import Comparison
+from bench.api.frames import make_long_frame, make_reason_frame, make_wide_frame
 from bench.api.leaderboards import Leaderboard
 from bench.api.notebook_tables import render_html
 from bench.api.plots import Plots
@@ -17,20 +24,31 @@ from bench.cli.messages import hand_lines_to
 from bench.comparison.row_lookup import find_row
 from bench.comparison.selection import format_seeds
 from bench.config.method_ids import parse_seeds
-from bench.errors import CellFailedError, InputError, not_one_of, suggest_name
+from bench.errors import CellFailedError, InputError, not_one_of, printable, suggest_name
 from bench.eval.recomputation import split_contradictions
-from bench.records.record import ALL, RunRecord
+from bench.records.fingerprint import compute_family_key
+from bench.records.record import RecordPlace, RunRecord
 from bench.records.store import ResultStore
 from bench.render.formats import render_text
 from bench.render.grid import DASH, SCALE, Grid, Value
 from bench.reports import merge_campaigns
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.record_groups import by_method, by_profile_and_suite, run_label, summarise_scores
+from bench.reports.record_groups import by_method, by_profile_and_suite, summarise_scores
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _OK = "ok"
+_RECORDS = "[!.]*/[!.]*/*seed*/*.json"
+"""Records below a campaign's folder."""
+_OF_COMMAND = (
+    *("results", "campaign", "against", "format", "details"),
+    *("show_items", "seed", "task", "count"),
+)
+"""Options of ``bench compare`` that choose records, or print."""
+_MOST_POINTS = 100
+_MIXED = "several specifications"
+"""In place of an average over seeds that don't belong together."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +62,7 @@ class Results:
         records: A record for each run and suite, failed ones included.
         data: Folder of the evaluation data, None for ``BENCH_DATA``.
         messages: Lines that the command would print on stderr.
-        planned: Number of records that the call asked for.
+        unfinished: Why planned records have no score, by place; failed records have their own reason.
         interrupted: True if Ctrl-C or the deadline ended the run early.
 
     >>> import bench
@@ -57,7 +75,7 @@ class Results:
     records: tuple[RunRecord, ...]
     data: Path | None = None
     messages: tuple[str, ...] = ()
-    planned: int = 0
+    unfinished: Mapping[RecordPlace, str] = field(default_factory=dict, compare=False)
     interrupted: bool = False
     _kept: dict[str, Any] = field(default_factory=dict, compare=False)
 
@@ -79,7 +97,7 @@ class Results:
         >>> bench.results("results/mini").missing
         0
         """
-        return max(self.planned, len(self.records)) - sum(record.status == _OK for record in self.records)
+        return len(self._reasons)
 
     def require_complete(self) -> Results:
         """Return the results; raises CellFailedError, with every reason, if a score is missing.
@@ -88,32 +106,27 @@ class Results:
         >>> bench.results("results/mini").require_complete().missing
         0
         """
-        if self.missing:
-            reasons = [f"{run_label(record)}: {record.reason}" for record in self._failed_records()]
-            what = f"{self.missing} of {max(self.planned, len(self.records))} cells have no score"
-            raise CellFailedError(
-                what, where=str(self.store.root), hint="; ".join(reasons) or self._last_line()
-            )
+        if self._reasons:
+            reasons = "; ".join(dict.fromkeys(self._reasons.values()))
+            what = f"{self.missing} of {self._planned} cells have no score: {reasons}"
+            raise CellFailedError(what, where=str(self.store.root))
         return self
 
     @property
     def failures(self) -> DataFrame:
-        """A row for each failed run: profile, suite, method, seed and reason.
+        """A row for each planned run without a score: profile, suite, method, seed, reason, traceback.
+
+        The traceback of a failed run shows the line: ``print(results.failures.traceback[0])``.
 
         >>> import bench
         >>> len(bench.results("results/mini").failures)
         0
         """
-        from pandas import DataFrame
-
-        rows = []
-        for record in self._failed_records():
-            rows.append((record.profile, record.suite, record.method, record.seed, record.reason))
-        return DataFrame(rows, columns=["profile", "suite", "method", "seed", "reason"])
+        return make_reason_frame(self._reasons, self.records)
 
     def filter(
         self,
-        methods: str | Sequence[str] | None = None,
+        methods: str | type | Sequence[str | type] | None = None,
         seeds: int | str | Iterable[int] | None = None,
         suite: str | None = None,
         profile: str | None = None,
@@ -135,6 +148,8 @@ class Results:
         kept = list(self.records)
         for name, value in (("profile", profile), ("suite", suite)):
             known = sorted({getattr(record, name) for record in kept})
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{name}={value!r}", where="filter", expected="a text")
             if value is not None and value not in known:
                 raise not_one_of(f"no record of {name} '{value}'", value, known, where="filter")
             kept = [record for record in kept if value in (None, getattr(record, name))]
@@ -142,45 +157,29 @@ class Results:
             rows = self._match_rows(methods)
             kept = [record for record in kept if record.method in rows]
         if seeds is not None:
-            numbers = parse_seeds(str(format_list(seeds)))
+            numbers = parse_seeds(format_list(seeds, "seeds", "filter"))
             kept = [record for record in kept if record.seed is None or record.seed in numbers]
         if not kept:
             raise InputError("no record matches", where="filter", expected=", ".join(self.methods))
-        return replace(self, records=tuple(kept), planned=0, _kept={})
+        return replace(self, records=tuple(kept), unfinished={}, _kept={})
 
     def to_dataframe(self, *, wide: bool = False) -> DataFrame:
         """Return the scores over all items of each task, in points.
 
         Args:
             wide: False for a row a score, with columns profile, suite, method, seed, task, metric, score and
-                n (items); True for a row a run, with a column a task and ``avg``.
+                n (items); True for a row a run, a failed one too, with a column a task and ``avg``.
 
         >>> import bench
         >>> frame = bench.results("results/mini").filter("simcse", suite="mini").to_dataframe(wide=True)
         >>> frame[["seed", "avg"]].round(2).head(2).values.tolist()
         [[1, 63.89], [2, 64.64]]
         """
-        from pandas import DataFrame
-
-        columns = ["profile", "suite", "method", "seed", "task", "metric", "score", "n"]
-        rows: list[tuple[Any, ...]] = []
-        for record in self.records:
-            head = (record.profile, record.suite, record.method, record.seed)
-            for score in record.scores:
-                if score.subset == ALL and score.metric == record.metric:
-                    rows.append((*head, score.task, score.metric, SCALE * score.value, score.n))
-        frame = DataFrame(rows, columns=columns).astype({"seed": "Int64", "n": "Int64", "score": "float64"})
-        if not wide:
-            return frame
-        index, tasks = columns[:4], list(dict.fromkeys(frame["task"]))
-        pivot = frame.set_index([*index, "task"])["score"].unstack("task")
-        order = list(dict.fromkeys(map(tuple, frame[index].itertuples(index=False))))
-        table = pivot.loc[order, tasks].reset_index()
-        table.columns.name = None
-        return table
+        make = make_wide_frame if wide else make_long_frame
+        return make(self.records)
 
     def leaderboard(
-        self, baseline: str | None = None, *, margin: float | None = None, all_rows: bool = False
+        self, baseline: str | type | None = None, *, margin: float | None = None, all_rows: bool = False
     ) -> Leaderboard:
         """Return the leaderboard of every profile and suite: averages, tests against a baseline, verdicts.
 
@@ -198,14 +197,16 @@ class Results:
         >>> frame.loc[frame.method == "simcse", "answer"].tolist()
         ['baseline']
         """
+        if margin is not None and not (isinstance(margin, int | float) and 0 < margin <= _MOST_POINTS):
+            raise InputError(f"margin={margin!r}", where="leaderboard", expected="0 < points <= 100")
         campaign = self._make_campaign(baseline, margin=margin)
         return Leaderboard(replace(campaign, all_rows=all_rows))
 
-    def compare(self, first: str, second: str, **options: Any) -> Comparison:
+    def compare(self, first: str | type, second: str | type, **options: Any) -> Comparison:
         """Test whether two rows differ; ``bench compare`` prints the same answer.
 
         Args:
-            first: Row id, a method with one row, or METHOD#SEED for one run.
+            first: Row id, a method with one row, its class, or METHOD#SEED for one run.
             second: The same.
             options: As for ``bench compare``, such as ``suite="mini"``, ``test="welch"``, ``margin=0.5``,
                 ``seeds_only=True``; ``for_="items"`` is ``--for items``.
@@ -222,14 +223,21 @@ class Results:
         from bench.cli.compare import compare_command, make_comparisons, make_item_drawer
 
         given = {name.removesuffix("_"): value for name, value in options.items()}
-        parsed = parse_options(compare_command, given, "compare", (first, second))
+        refuse_options(given, _OF_COMMAND, "compare", "bench compare")
+        sides = name_of_method(first), name_of_method(second)
+        parsed = parse_options(compare_command, given, "compare", sides)
         parsed["data_dir"] = parsed["data_dir"] or self.data
         places = {record.place for record in self.records}
         draw = None if parsed["seeds_only"] else make_item_drawer(parsed["draws"], parsed["data_dir"])
         messages: list[str] = []
         with hand_lines_to(messages.append):
             found = make_comparisons(
-                first, [second], self.store, parsed, draw=draw, keep=lambda record: record.place in places
+                sides[0],
+                [sides[1]],
+                self.store,
+                parsed,
+                draw=draw,
+                keep=lambda record: record.place in places,
             )
         if len(found) > 1:
             what = "several pairs of runs: " + "; ".join(f"{one.profile}, {one.suite}" for one in found)
@@ -246,27 +254,36 @@ class Results:
         """
         return Plots(self._make_campaign)
 
-    def _make_campaign(self, baseline: str | None = None, *, margin: float | None = None) -> Campaign:
+    def _make_campaign(self, baseline: str | type | None = None, *, margin: float | None = None) -> Campaign:
         """Return the records as reports read them; raises InputError for an unknown baseline."""
-        key = f"campaign {baseline}"
+        key = f"campaign {baseline!r}"
         if key not in self._kept:
-            row = None if baseline is None else self._match_rows(baseline)[0]
+            row = None if baseline is None else self._match_rows(name_of_method(baseline))[0]
             made = make_campaign(self.store, self.records, baseline=row)
             self._kept[key] = replace(made, whole=False)
         campaign: Campaign = self._kept[key]
         return campaign if margin is None else replace(campaign, margin=margin / SCALE, kept={})
 
-    def _match_rows(self, names: str | Sequence[str]) -> list[str]:
+    def _match_rows(self, names: str | type | Sequence[str | type]) -> list[str]:
         rows, known = [], set(self.methods)
-        for name in [names] if isinstance(names, str) else names:
+        listed: list[Any] = (
+            [names] if isinstance(names, str | type) or not isinstance(names, Iterable) else [*names]
+        )
+        for name in map(name_of_method, listed):
             rows.append(find_row(name, known, self.records, where=str(self.store.root)))
         return rows
 
-    def _failed_records(self) -> list[RunRecord]:
-        return [record for record in self.records if record.status != _OK]
+    @cached_property
+    def _reasons(self) -> dict[RecordPlace, str]:
+        """Why a record has no score, by its place."""
+        failed = {
+            record.place: record.reason or record.status for record in self.records if record.status != _OK
+        }
+        return {**self.unfinished, **failed}
 
-    def _last_line(self) -> str:
-        return self.messages[-1] if self.messages else "bench run makes records"
+    @property
+    def _planned(self) -> int:
+        return len({*self.unfinished, *(record.place for record in self.records)})
 
     @cached_property
     def _summary(self) -> Grid:
@@ -276,16 +293,19 @@ class Results:
             for method, runs in by_method(group).items():
                 seeds = sorted({run.seed for run in runs if run.seed is not None})
                 failed = sum(run.status != _OK for run in runs)
-                average = summarise_scores(runs)
+                mixed = len({compute_family_key(run) for run in runs if run.status == _OK}) > 1
+                average: Value = _MIXED if mixed else summarise_scores(runs)
                 rows.append((method, group[0].suite, format_seeds(seeds), average, str(failed or DASH)))
         return Grid("", ("method", "suite", "seeds", "avg", "failed"), tuple(rows), ())
 
     @cached_property
     def _state(self) -> list[str]:
         """What a reader has to know first: where the records are, and what is missing."""
-        lines = [f"{len(self.records)} records of {self.store.root}"]
+        lines = [f"{len(self.records)} records of {printable(str(self.store.root))}"]
+        lines += dict.fromkeys(n for r in self.records for n in r.notes if merge_campaigns.is_doubt(n))
         if self.missing:
-            lines.append(f"{self.missing} cells have no score: results.failures and results.messages say why")
+            first = printable(next(iter(self._reasons.values())))
+            lines.append(f"{self.missing} of {self._planned} cells have no score (.failures): {first}")
         if self.interrupted:
             lines.append("interrupted: repeat the call to resume")
         return lines
@@ -298,7 +318,7 @@ class Results:
         return render_html([self._summary], self._state)
 
 
-def load_results(path: str | Path, *, data: str | Path | None = None) -> Results:
+def results(path: str | Path, *, data: str | Path | None = None) -> Results:
     """Return the results of a campaign's folder; ``bench.results`` is this function.
 
     Scores are recomputed from predictions first, where the evaluation data are there. A record that
@@ -316,24 +336,33 @@ def load_results(path: str | Path, *, data: str | Path | None = None) -> Results
     >>> bench.results("results/mini").filter("simcse").leaderboard().to_dataframe().seeds.tolist()
     [3]
     """
-    folder = Path(path)
+    folder = check_path(path, "path", "bench.results")
     if folder.name in ("", ".."):
         folder = folder.resolve()
-    if not folder.is_dir():
+    try:
+        records = list(folder.glob(_RECORDS))
+        campaigns = sorted({each.parts[-5] for each in folder.glob(f"[!.]*/{_RECORDS}")})
+        missing = not folder.is_dir()
+    except (OSError, ValueError) as error:
+        raise InputError(f"it can't be read: {error}", where=str(folder)) from error
+    if missing:
         near = suggest_name(folder.name, (each.name for each in folder.parent.glob("*/")))
+        if (Path("results") / folder).is_dir():
+            near = f"did you mean '{Path('results') / folder}'?"
         raise InputError("there is no such folder", where=str(folder), expected="results/CAMPAIGN", hint=near)
-    store, check = ResultStore(folder.parent, folder.name), partial(split_contradictions, data=_to_path(data))
+    if not records:
+        hint = f"the campaigns here: {', '.join(campaigns)}" if campaigns else None
+        raise InputError("no record is here", where=str(folder), expected="results/CAMPAIGN", hint=hint)
+    gold = None if data is None else check_path(data, "data", "bench.results")
+    store, check = ResultStore(folder.parent, folder.name), partial(split_contradictions, data=gold)
     messages: list[str] = []
     with hand_lines_to(messages.append):
         collected = merge_campaigns.refuse_contradictions(merge_campaigns.collect_records([store]), check)
-    if not collected:
-        campaigns = sorted(each.parts[-5] for each in folder.glob("*/*/*/*/*.json"))
-        hint = f"the campaigns here: {', '.join(dict.fromkeys(campaigns))}" if campaigns else None
-        raise InputError("no record is here", where=str(folder), expected="results/CAMPAIGN", hint=hint)
     errors = [str(error) for entry in collected for error in entry.errors]
-    records = tuple(entry.record for entry in collected)
-    return Results(store, records, _to_path(data), (*messages, *errors))
+    found = tuple(entry.record for entry in collected)
+    doubts = [note for record in found for note in record.notes if merge_campaigns.is_doubt(note)]
+    return Results(store, found, gold, (*messages, *errors, *dict.fromkeys(doubts)))
 
 
-def _to_path(path: str | Path | None) -> Path | None:
-    return None if path is None else Path(path)
+def _is_among(places: Container[RecordPlace], record: RunRecord) -> bool:
+    return record.place in places

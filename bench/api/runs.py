@@ -5,22 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_type_hints
 
 from bench.api.command_options import (
     EncoderOptions,
     RunOptions,
     TuneOptions,
+    check_path,
+    options_by_name,
     parse_options,
     refuse_options,
 )
 from bench.api.results import Results
 from bench.api.session import open_session
+from bench.api.session_methods import find_session_methods
 from bench.cli.encoder_plan import plan_encoder, prepare_encoder
-from bench.cli.export import export_command
+from bench.cli.export import export_command, save_encoder
 from bench.cli.options import check_device, make_spec
 from bench.cli.run import (
     check_deadline,
@@ -37,16 +40,19 @@ from bench.errors import InputError
 from bench.render.grid import SCALE
 
 if TYPE_CHECKING:
+    import click
     from pandas import DataFrame
 
     from bench.config.run_spec import RunSpec
     from bench.eval.public_encoder import LoadedEncoder
+    from bench.plan.plan import Plan
+    from bench.records.record import RecordPlace, RunRecord
 
 Methods = str | type | Sequence[str | type]
 Seeds = int | str | Iterable[int]
 PRINTING = ("dry_run", "estimate", "price_per_hour", "detect", "spread", "details")
 """Options of ``bench run`` that only print."""
-_WRITING = ("out", "vectors", "block")
+_WRITING = ("vectors", "block")
 """Options of ``bench export`` that only write."""
 
 
@@ -69,7 +75,7 @@ def run(
         campaign: Folder of records below ``results``.
         progress: True to show progress on stderr, in a notebook as a live table.
         options: As for ``bench run``, such as ``profile="minilm"``, ``set={"simcse.lr": 1e-5}``,
-            ``results="results"``; see :class:`bench.api.command_options.RunOptions`.
+            ``results="results"``; all are listed below.
 
     Returns:
         The results of this call's methods, seeds and suites; ``missing`` counts those without a score.
@@ -84,7 +90,7 @@ def run(
     19.5 0
     """
     given = {"seeds": seeds, "campaign": campaign, **options}
-    begin, pending = time.monotonic(), 0
+    begin = time.monotonic()
     with ExitStack() as stack:
         messages = stack.enter_context(open_session(progress=progress))
         parsed, spec = _make_run_spec(methods, given, "bench.run", stack)
@@ -102,17 +108,21 @@ def run(
         except KeyboardInterrupt:
             interrupted = True
             messages.append("interrupted; finished cells are kept, repeat the call to resume")
-        if ends is not None:
-            pending = len(ends.jobs)
+        left = [job.place for job in ends.jobs] if ends is not None else []
         records = tuple(read_plan_records(plan))
-    return Results(
-        plan.store,
-        records,
-        spec.data,
-        tuple(messages),
-        planned=len(plan.jobs),
-        interrupted=interrupted or pending > 0,
-    )
+        unfinished = _explain_unfinished(plan, records)
+    early = interrupted or bool(left)
+    return Results(plan.store, records, spec.data, tuple(messages), unfinished, interrupted=early)
+
+
+def _explain_unfinished(plan: Plan, records: Sequence[RunRecord]) -> dict[RecordPlace, str]:
+    """Return why planned records have no score, by their places."""
+    finished = {record.place for record in records if record.status == "ok"}
+    reasons = {job.place: "not run" for job in plan.jobs if job.place not in finished}
+    for job, conflict in plan.conflicts():
+        hint = f"; {conflict.hint}" if conflict.hint else ""
+        reasons[job.place] = f"{conflict.what}{hint}"
+    return reasons
 
 
 def dry_run(
@@ -145,15 +155,21 @@ def dry_run(
 
 
 def train(
-    method: str | type, *, seed: int | None = None, progress: bool = False, **options: Unpack[EncoderOptions]
+    method: str | type,
+    *,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    progress: bool = False,
+    **options: Unpack[EncoderOptions],
 ) -> LoadedEncoder:
-    """Train one encoder and return it, as ``bench export`` does without the folder.
+    """Train one encoder and return it; with ``out`` save it as ``bench export`` does.
 
     A finished training below ``results`` with the same options is reused.
 
     Args:
         method: A name as for ``bench run``, or a class of your own.
         seed: Seed of the training; leave it out for a method without seeds.
+        out: New folder for the encoder, which transformers, sentence-transformers and :func:`load` read.
         progress: True to show progress on stderr.
         options: As for ``bench export``, such as ``profile="minilm"`` or ``checkpoint="last"``.
 
@@ -171,12 +187,14 @@ def train(
     """
     from bench.execution.model_card import collect_model_facts
     from bench.nn.device import torch_threads
+    from bench.nn.encoder_folder import check_target
     from bench.records.record import safe_name
 
     where = "bench.train"
+    folder = None if out is None else check_path(out, "out", where)
     with ExitStack() as stack:
         stack.enter_context(open_session(progress=progress))
-        (name,), register = _register([method], stack)
+        (name,), register = _register([method], options, stack)
         refuse_options(options, _WRITING, where, "bench export")
         parsed = parse_options(export_command, {"seed": seed, "out": "-", **options}, where, (name,))
         checkpoint = parsed.pop("checkpoint")
@@ -184,7 +202,11 @@ def train(
         plan = plan_encoder(parsed.pop("method"), parsed.pop("seed"), parsed, where)
         plan = replace(plan, spec=register(plan.spec))
         with torch_threads(plan.spec.threads, needs_torch=True):
+            if folder is not None:
+                check_target(folder)
             builder, encoder = prepare_encoder(plan, checkpoint, where)
+            if folder is not None:
+                save_encoder(plan, builder, encoder, checkpoint, folder)
             facts = collect_model_facts(builder)
         from bench.eval.public_encoder import LoadedEncoder
 
@@ -214,13 +236,13 @@ def check_method(method: str | type) -> DataFrame:
 
     with ExitStack() as stack:
         stack.enter_context(open_session(progress=False))
-        (name,), _ = _register([method], stack)
+        (name,), _ = _register([method], {}, stack)
         findings = run_checks(name, Path(stack.enter_context(TemporaryDirectory())))
     rows = [(finding.check, finding.verdict, finding.reason) for finding in findings]
     return DataFrame(rows, columns=["check", "verdict", "reason"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuning:
     """The dev score of each value of an option; :func:`tune` returns it.
 
@@ -230,6 +252,7 @@ class Tuning:
         scores: Dev score of each value, in points.
         failures: The reason of each value that failed.
         toml: Lines for a profile.
+        given: Options with which it was tuned.
 
     >>> Tuning("simcse", "lr", {1e-5: 70.0, 3e-5: 71.0}, {}, "").setting
     {'simcse.lr': 3e-05}
@@ -240,6 +263,13 @@ class Tuning:
     scores: Mapping[float, float]
     failures: Mapping[float, str]
     toml: str
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return each value's dev score, and the best value."""
+        lines = [f"{self.option}={value!r}: dev {score:.2f}" for value, score in self.scores.items()]
+        lines += [f"{self.option}={value!r}: failed, {reason}" for value, reason in self.failures.items()]
+        return "\n".join([f"{self.method}, best {self.option}: {self.best!r}", *lines])
 
     @property
     def best(self) -> float:
@@ -251,13 +281,13 @@ class Tuning:
         return max(self.scores, key=self.scores.__getitem__)
 
     @property
-    def setting(self) -> dict[str, float]:
-        """The choice for ``set=`` of :func:`run`.
+    def setting(self) -> dict[str, float | str]:
+        """The choice, and the options it was tuned with, for ``set=`` of :func:`run`.
 
         >>> Tuning("simcse", "joint.lr", {1e-5: 70.0}, {}, "").setting
         {'simcse.joint.lr': 1e-05}
         """
-        return {f"{self.method}.{self.option}": self.best}
+        return {**self.given, f"{self.method}.{self.option}": self.best}
 
 
 def tune(
@@ -282,6 +312,7 @@ def tune(
     Raises:
         InputError: bad input, or a method that doesn't train.
         CellFailedError: every value failed.
+        Exception: an error of the method's own code, with its traceback.
 
     >>> import bench, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -303,7 +334,9 @@ def tune(
 
     with ExitStack() as stack:
         stack.enter_context(open_session(progress=progress))
-        (name,), register = _register([method], stack)
+        (name,), register = _register([method], options, stack)
+        if not isinstance(option, str):
+            raise InputError(f"option={option!r}", where="bench.tune", expected="a name such as 'lr'")
         given = {"values": values, "option": option, "seed": seed, **options}
         parsed = parse_options(tune_command, given, "bench.tune", (name,))
         check_device(parsed["device"], parsed["ranks"])
@@ -314,33 +347,40 @@ def tune(
         if len(spec.methods) > 1:
             raise InputError(f"'{name}' names several methods", where="bench.tune", expected="one of them")
         toml = tune_option(spec, option, texts, report, first.split(",") if first else ())
-    return Tuning(spec.methods[0].name, option, scores, failures, toml)
+    settings = {override.text.partition("=")[0]: override.value for override in spec.overrides}
+    return Tuning(spec.methods[0].name, option, scores, failures, toml, settings)
 
 
 def _make_run_spec(
     methods: Methods, given: Mapping[str, Any], where: str, stack: ExitStack
 ) -> tuple[dict[str, Any], RunSpec]:
     """Return the parsed options of a run and its specification."""
-    entries = [methods] if isinstance(methods, str | type) else list(methods)
-    names, register = _register(entries, stack)
+    entries = (
+        list(methods) if isinstance(methods, Iterable) and not isinstance(methods, str | type) else [methods]
+    )
+    names, register = _register(entries, given, stack)
     refuse_options(given, PRINTING, where, "bench run")
     parsed = parse_options(run_command, {"methods": ",".join(names), **given}, where)
     return parsed, register(make_spec(parsed))
 
 
-def _register(entries: Sequence[str | type], stack: ExitStack) -> Any:
+def _register(entries: Sequence[str | type], options: Mapping[str, Any], stack: ExitStack) -> Any:
     """Register classes until the stack closes; return all names, and what completes a specification."""
     for entry in entries:
         if not isinstance(entry, str | type):
             expected = "a name such as 'simcse', or a class of a method"
-            raise InputError(f"{entry!r} is no method", where="methods", expected=expected)
+            hint = "give its class, without ()" if hasattr(entry, "card") else None
+            raise InputError(f"{entry!r} is no method", where="methods", expected=expected, hint=hint)
     classes = [entry for entry in entries if isinstance(entry, type)]
+    texts = [*(entry for entry in entries if isinstance(entry, str)), *map(str, options.values())]
+    found, packages = find_session_methods(texts)
+    classes += [kind for kind in found if kind not in classes]
     plugins, own, in_process = stack.enter_context(register_classes(classes))
     of_class = dict(zip(classes, own, strict=True))
     names = [of_class[entry] if isinstance(entry, type) else entry for entry in entries]
 
     def complete(spec: RunSpec) -> RunSpec:
-        spec = replace(spec, plugins=(*spec.plugins, *plugins))
+        spec = replace(spec, plugins=(*spec.plugins, *plugins, *packages))
         if not in_process:
             return spec
         if spec.executor != "local" or spec.ranks > 1:
@@ -349,3 +389,20 @@ def _register(entries: Sequence[str | type], stack: ExitStack) -> Any:
         return replace(spec, workers=1)
 
     return names, complete
+
+
+def _list_options(function: Any, command: click.Command, names: Iterable[str]) -> None:
+    """Add the command's help of options to a function's docstring, for ``help()``."""
+    options = options_by_name(command)
+    lines = [f"    {name}: {options[name].help}" for name in names]
+    if function.__doc__:  # absent under python -OO
+        function.__doc__ += "\n".join(["", f"Options of ``bench {command.name}``:", *lines, ""])
+
+
+for _function, _command, _options in (
+    (run, run_command, RunOptions),
+    (dry_run, run_command, RunOptions),
+    (train, export_command, EncoderOptions),
+    (tune, tune_command, TuneOptions),
+):
+    _list_options(_function, _command, get_type_hints(_options))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bench.comparison.evidence import DrawItems
     from bench.comparison.item_bootstrap import CampaignRun, RunDraws
     from bench.comparison.questions import Questions
-    from bench.comparison.selection import Group, Side
+    from bench.comparison.selection import Group
     from bench.records.record import RunRecord
     from bench.records.store import ResultStore
 
@@ -174,7 +174,7 @@ def make_comparisons(
         options: Those of the command, by their Python names.
         draw: Draws items; None compares seeds only.
         family: Name of the comparisons that Holm's correction joins; None for a pair of sides.
-        keep: Says which records count.
+        keep: Says which of the campaign's records count.
 
     Raises:
         InputError: an unknown name, or nothing to compare.
@@ -183,10 +183,9 @@ def make_comparisons(
     from bench.comparison.selection import match_sides, resolve_sides
 
     only = {name: options[name] for name in ("profile", "suite")}
-    one, *sides = resolve_sides([first, *others], store, WHERE, **only)
+    one, *sides = resolve_sides([first, *others], store, WHERE, **only, keep=keep)
     if len({side.text for side in sides}) < len(sides):
         raise InputError(f"'{','.join(others)}' names a method twice", where="--against")
-    one, *sides = (_keep_runs(side, keep) for side in (one, *sides))
     pairs = [pair for side in sides for pair in match_sides(one, side, WHERE, **only)]
     pairs = _require_sound_pairs(pairs, options["data_dir"])
     grid = family is None and len({(a.runs[0].record.method, b.runs[0].record.method) for a, b in pairs}) > 1
@@ -206,12 +205,6 @@ def make_comparisons(
     elif family is not None:
         comparisons = correct_comparisons(comparisons, family, "holm")
     return comparisons
-
-
-def _keep_runs(side: Side, keep: Callable[[RunRecord], bool]) -> Side:
-    """Return a side with the runs that count."""
-    runs, failed = (tuple(run for run in part if keep(run.record)) for part in (side.runs, side.failed))
-    return replace(side, runs=runs, failed=failed)
 
 
 def _require_sound_pairs(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +17,11 @@ from bench.cli.signals import finish_command
 from bench.cli.strict_options import Panel, strict_option
 from bench.cli.vectors import write_vectors
 from bench.errors import InputError
+
+if TYPE_CHECKING:
+    from bench.encoder import Encoder
+    from bench.execution.encoder_builder import EncoderBuilder
+    from bench.plan.plan import Plan
 
 _WHERE = "bench export"
 
@@ -93,15 +99,29 @@ def export_command(
     plan = plan_encoder(method, seed, options, _WHERE)
     name = plan.jobs[0].cell.describe()
     with torch_threads(plan.spec.threads, needs_torch=True):
-        from bench.execution import model_card
-        from bench.nn.encoder_folder import check_target, export_encoder
+        from bench.nn.encoder_folder import check_target
 
         check_target(out)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
-        records = model_card.find_finished_records(plan)
-        index = model_card.build_model_index(name, plan, records, checkpoint)
-        facts = {**model_card.collect_model_facts(builder), "model_index": index}
-        card = model_card.build_model_card(builder, records, checkpoint)
-        export_encoder(encoder, out, card, facts, commit=finish_command)
+        save_encoder(plan, builder, encoder, checkpoint, out, commit=finish_command)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
+
+
+def save_encoder(
+    plan: Plan,
+    builder: EncoderBuilder,
+    encoder: Encoder,
+    checkpoint: str,
+    out: Path,
+    commit: Callable[[], object] = lambda: None,
+) -> None:
+    """Write a one-cell plan's encoder with its model card; raises as ``export_encoder``."""
+    from bench.execution import model_card
+    from bench.nn.encoder_folder import export_encoder
+
+    records = model_card.find_finished_records(plan)
+    index = model_card.build_model_index(plan.jobs[0].cell.describe(), plan, records, checkpoint)
+    facts = {**model_card.collect_model_facts(builder), "model_index": index}
+    card = model_card.build_model_card(builder, records, checkpoint)
+    export_encoder(encoder, out, card, facts, commit=commit)

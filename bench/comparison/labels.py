@@ -12,17 +12,17 @@ _LABEL = re.compile(r"(?P<head>[^\[#(]+)(?:\[(?P<options>.*)\])?(?P<place>#\d+| 
 
 
 def print_labels(first: str, second: str) -> tuple[str, str]:
-    """Return the published names of two sides, with the options in which rows of one method differ.
+    """Return the published names of two sides, with the options that the other side doesn't share.
 
-    >>> print_labels("simcse[steps=20]", "tncse#1"), print_labels("simcse", "simcse[lr=1e-05,steps=20]")
-    (('SimCSE', 'TNCSE#1'), ('SimCSE', 'SimCSE, lr=1e-05, steps=20'))
+    >>> print_labels("simcse[steps=20]", "tncse#1"), print_labels("simcse[steps=9]", "tncse[lr=1,steps=9]")
+    (('SimCSE, steps=20', 'TNCSE#1'), ('SimCSE', 'TNCSE, lr=1'))
     """
     rows, places = {}, {}
     for label in (first, second):
         match = _LABEL.fullmatch(label)
         head, options, place = match.groups("") if match else (label, "", "")
         parts = tuple(split_outside_brackets(options, inside=True)) if options else ()
-        rows[label] = RowParts(head, printed_name(head), parts)
+        rows[label] = RowParts("side", printed_name(head), parts)  # both sides share options as one method
         places[label] = place
     # one row of two campaigns has one name, and its places tell the sides apart
     named = name_rows({label.removesuffix(places[label]): parts for label, parts in rows.items()}).names

@@ -134,17 +134,18 @@ def resolve_sides(
     *,
     profile: str | None = None,
     suite: str | None = None,
+    keep: Callable[[RunRecord], bool] = lambda record: True,
 ) -> tuple[Side, ...]:
     """Find the runs of arguments; the campaign is read once, and only for a method.
 
     Each is a path (with a "/", or an existing one if the campaign has no such row), or names a row of the
     campaign, see :func:`bench.comparison.row_lookup.find_row`, with #SEED for one run. ``profile`` and
-    ``suite`` narrow the rows that a name may mean.
+    ``suite`` narrow the rows that a name may mean; ``keep`` says which of the campaign's records count.
     """
 
     @cache
     def load_runs() -> list[CampaignRun]:
-        return [CampaignRun(store, record) for record in store.records()]
+        return [CampaignRun(store, record) for record in store.records() if keep(record)]
 
     def list_rows() -> list[RunRecord]:
         records = [run.record for run in load_runs()]

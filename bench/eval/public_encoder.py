@@ -42,6 +42,10 @@ class LoadedEncoder:
                 raise TypeError(f"encode() takes a list of sentences, and item {place} is a {kind}")
         return self.encoder.encode(texts, batch_tokens, progress)  # type: ignore[arg-type]
 
+    def __repr__(self) -> str:
+        """Return the model's name and the size of its vectors."""
+        return f"<LoadedEncoder {self._name}, {self.dim} dimensions>"
+
     @property  # type: ignore[misc]
     def __class__(self) -> type:
         """The encoder's class."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -33,18 +33,26 @@ def keep_freed_memory() -> bool:
 
 @contextmanager
 def torch_threads(count: int, *, needs_torch: bool) -> Iterator[None]:
-    """Set torch's threads for a cell and put them back."""
+    """Set torch's threads for a cell and put them back.
+
+    What the caller's session changed besides (autocast, gradients, the default type) is off meanwhile.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false" if count == 1 else "true")
     if not needs_torch:
         yield
         return
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, threads)
+        stack.callback(torch.set_default_dtype, dtype)
+        torch.set_num_threads(count)
+        torch.set_default_dtype(torch.float32)
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        for device in ("cpu", "cuda"):
+            stack.enter_context(torch.autocast(device, enabled=False))
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 Module = TypeVar("Module", bound="torch.nn.Module")

@@ -26,6 +26,7 @@ _REQUIRED = (
     "As recorded, under no seal",
     "Items: left out: ",
     "Scores not recomputed: ",
+    "Different code of method ",
     r"\S+ has no \S+",
 )
 """Beginnings of notes on failures and on the integrity of records: no short text leaves them out."""

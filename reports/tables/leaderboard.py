@@ -62,6 +62,7 @@ from bench.reports.tables.pairwise_tests import (
 )
 from bench.reports.tables.training_setup import (
     budget_notes,
+    code_notes,
     dev_notes,
     member_notes,
     processor_notes,
@@ -252,6 +253,7 @@ def _make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leade
         *ranking_notes(average, uneven_seed_notes(pairwise), campaign.shown),
         *pairwise.unit_notes(records[0].suite),
         *setting_notes(listed, campaign.shown),
+        *code_notes(listed, campaign.shown),
         *budget_notes(listed, campaign.shown),
         *text_notes(listed, campaign.shown),
         *member_notes(listed, campaign.shown),

@@ -80,6 +80,21 @@ def setting_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str
     return tuple(notes)
 
 
+def code_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str, ...]:
+    """Return a line with the rows of each plug-in's method whose code differs from row to row."""
+    codes: dict[str, dict[str, dict[str, None]]] = {}
+    for record in records:
+        facts = record.provenance.get("plugins", {}).get(record.name, {})
+        if code := facts.get("code") or facts.get("sha256") or facts.get("session"):
+            codes.setdefault(record.name, {}).setdefault(str(code), {})[shown(record.method)] = None
+    notes: list[str] = []
+    for name, rows in codes.items():
+        if len(rows) > 1:
+            parts = (f"{_abbreviate_list(list(names))}: {code[:8]}" for code, names in rows.items())
+            notes.append(f"Different code of method {name}: {'; '.join(parts)}.")
+    return tuple(notes)
+
+
 def member_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str, ...]:
     """Return a line with the members of rows whose options differ from the same method's row.
 

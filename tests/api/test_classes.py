@@ -112,3 +112,24 @@ def test_a_class_is_checked() -> None:
 def test_another_class_is_refused(kind: Any, word: str) -> None:
     with pytest.raises(bench.InputError, match=word):
         bench.run([kind])
+
+
+NOTEBOOK = """
+from bench.registry import add_method
+Own = add_method(Own)
+import bench
+print(bench.run("own", seeds="1-2", suite="toy", workers=2).missing)
+print(bench.dry_run("ensemble:own+noise", seeds=1, suite="toy").state.tolist())
+"""
+
+
+@pytest.mark.slow
+def test_a_registered_class_is_known_by_its_name_and_code(tmp_path: Path) -> None:
+    printed = {}
+    for name, size in (("one", 8), ("two", 16)):
+        (tmp_path / f"{name}.py").write_text(SOURCE.replace("SIZE = 8", f"SIZE = {size}") + NOTEBOOK)
+        done = subprocess.run(
+            [sys.executable, f"{name}.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+        printed[name] = done.stdout.splitlines(), done.stderr
+    assert printed == {"one": (["0", "['to do']"], ""), "two": (["2", "['to do']"], "")}

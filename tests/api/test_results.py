@@ -137,3 +137,79 @@ def test_the_text_says_what_is_there(mini: Any) -> None:
     lines = repr(mini).splitlines()
     assert lines[0].startswith("36 records")
     assert sum("tncse" in line for line in lines) >= 3
+
+
+def test_names_are_those_of_these_results(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"suite": "toy", "results": tmp_path, "seeds": "1-3"}
+    first = bench.run(["noise[scale=2]", "word_overlap"], **given)
+    bench.run(["noise[scale=3]"], **given)
+    answer = first.compare("noise", "word_overlap", seeds_only=True)
+    assert answer.found.first == "noise[scale=2.0]"
+    everything = bench.results(tmp_path / "local")
+    with pytest.raises(bench.InputError, match="2 rows"):
+        everything.compare("noise", "word_overlap", seeds_only=True)
+
+
+def test_a_blocked_run_is_missing_with_its_reason(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"suite": "toy", "results": tmp_path, "seeds": "1-2"}
+    bench.run("row=noise", **given)
+    blocked = bench.run(["row=noise[scale=3]", "word_overlap"], **given)
+    assert blocked.missing == 2
+    assert blocked.failures.seed.tolist() == [1, 2]
+    assert all("another specification" in reason for reason in blocked.failures.reason)
+    assert "another specification" in repr(blocked)
+    with pytest.raises(bench.BenchError, match="another specification"):
+        blocked.require_complete()
+
+
+def test_a_failed_run_has_its_traceback_and_a_row(tmp_path: Path) -> None:
+    results = bench.run("broken", seeds="1-2", suite="toy", results=tmp_path)
+    assert "no luck" in results.failures.traceback.item()
+    wide = results.to_dataframe(wide=True)
+    assert wide.seed.tolist() == [1, 2]
+    assert wide.avg.isna().tolist() == [False, True]
+
+
+def test_seeds_of_several_specifications_have_no_average(tmp_path: Path) -> None:
+    for seed, scale in ((1, 2.0), (2, 3.0)):
+        place = {"results": tmp_path / str(seed), "suite": "toy", "seeds": seed}
+        bench.run(f"row=noise[scale={scale}]", **place)  # type: ignore[arg-type]
+    one, two = (tmp_path / str(seed) / "local/mini/row" for seed in (1, 2))
+    (two / "seed-2").rename(one / "seed-2")
+    mixed = bench.results(tmp_path / "1" / "local")
+    assert "several specifications" in repr(mixed)
+    with pytest.raises(bench.BenchError, match="specification"):
+        mixed.leaderboard().to_dataframe()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r: r.filter(methods=3),
+        lambda r: r.filter(methods=[None]),
+        lambda r: r.filter(suite=["mini"]),
+        lambda r: r.filter(seeds=b"1"),
+        lambda r: r.compare(None, "tncse"),
+        lambda r: r.compare("tncse", ["jtcse"]),
+        lambda r: r.compare("tncse", "jtcse", campaign="other"),
+        lambda r: r.leaderboard(margin=-1),
+        lambda r: r.leaderboard(margin=float("nan")),
+        lambda r: r.leaderboard(baseline=["tncse"]),
+        lambda r: r.leaderboard("tncse").to_latex(sd="nope"),
+        lambda r: r.plot.seeds().save(3),
+        lambda r: r.plot.seeds().save("x\0.svg"),
+        lambda r: bench.results(3),  # type: ignore[arg-type]
+        lambda r: bench.results("x" * 5000),
+        lambda r: bench.load(None),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_are_one_error(mini: Any, call: Any) -> None:
+    with pytest.raises(bench.InputError):
+        call(mini)
+
+
+def test_a_leaderboard_of_a_notebook_says_what_a_reader_must_know(mini: Any) -> None:
+    page = mini.leaderboard("simcse")._repr_html_()
+    assert "not a benchmark" in page
+    assert "<details>" in page
+    assert ">untrained<" in page

@@ -54,6 +54,16 @@ def test_a_run_leaves_the_bytes_of_the_command(cli: Any, tmp_path: Path) -> None
     ]
 
 
+def test_help_lists_every_option() -> None:
+    for function, options in (
+        (bench.run, RunOptions),
+        (bench.tune, TuneOptions),
+        (bench.train, EncoderOptions),
+    ):
+        text = str(function.__doc__)
+        assert [name for name in get_type_hints(options) if f"\n    {name}: " not in text] == []
+
+
 def test_a_run_prints_nothing_and_keeps_the_lines(capfd: pytest.CaptureFixture[str]) -> None:
     results = bench.run(["noise", "simcse"], seeds=1, set=SHORT)
     assert capfd.readouterr() == ("", "")
@@ -225,7 +235,59 @@ def test_tune_chooses_on_the_dev_set() -> None:
     tuned = bench.tune("simcse", rates, set=SHORT)
     assert list(tuned.scores) == rates
     assert tuned.best == max(rates, key=tuned.scores.__getitem__)
-    assert tuned.setting == {"simcse.lr": tuned.best}
+    assert tuned.setting == {**{name: str(value) for name, value in SHORT.items()}, "simcse.lr": tuned.best}
+    assert repr(tuned).splitlines()[0] == f"simcse, best lr: {tuned.best!r}"
     assert f"lr = {tuned.best!r}" in tuned.toml
-    results = bench.run("simcse", seeds=1, set={**SHORT, **tuned.setting})
+    results = bench.run("simcse", seeds=1, set=tuned.setting)
     assert results.records[0].options["lr"] == tuned.best
+
+
+def test_the_sessions_torch_settings_change_nothing() -> None:
+    import torch
+
+    plain = bench.run("simcse", seeds=1, set=SHORT, campaign="plain", results="a", workers=1)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        torch.set_default_dtype(torch.float64)
+        try:
+            within = bench.run("simcse", seeds=1, set=SHORT, campaign="plain", results="b", workers=1)
+            assert torch.get_default_dtype() == torch.float64
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert within.to_dataframe().score.tolist() == plain.to_dataframe().score.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"seeds": b"1"}, "seeds"),
+        ({"campaign": b"x"}, "campaign"),
+        ({"results": ["r"]}, "results"),
+        ({"results": "\0"}, "results"),
+        ({"set": 3}, "set"),
+        ({"plugin": 3}, "plugin"),
+        ({"seeds": [1, None]}, "seeds"),
+    ],
+)
+def test_values_of_other_types_are_refused(arguments: dict[str, Any], word: str) -> None:
+    with pytest.raises(bench.InputError, match=word):
+        bench.dry_run("noise", suite="toy", **arguments)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    given: dict[str, Any] = {"seeds": np.arange(1, 3), "threads": np.int64(1), "force": np.True_}
+    assert len(bench.dry_run("noise", suite="toy", set={"noise.scale": np.float64(2)}, **given)) == 2
+
+
+def test_an_instance_is_refused_with_what_to_give() -> None:
+    with pytest.raises(bench.InputError, match="without"):
+        bench.run(type("Own", (), {"card": None})())
+
+
+def test_an_encoder_is_saved_for_other_libraries() -> None:
+    encoder = bench.train("simcse", seed=1, set=SHORT, out="simcse-1")
+    again = bench.load("simcse-1")
+    assert np.array_equal(again.encode(["a dog runs"]), encoder.encode(["a dog runs"]))
+    with pytest.raises(bench.InputError, match="simcse-1"):
+        bench.train("simcse", seed=1, set=SHORT, out="simcse-1")
+    with pytest.raises(bench.InputError, match="cpu"):
+        bench.load("simcse-1", "gpu")

@@ -15,12 +15,15 @@ from bench.comparison.labels import print_labels
 from bench.render.formats import Screen
 from bench.render.grid import Grid
 from bench.render.row_names import RowParts, mark_rows, name_rows
+from bench.render.short_text import is_required
 from bench.reports.campaign import Campaign
 from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.formats.paper_latex import PaperStyle
 from bench.reports.method_choice import use_published_names, use_short_ids
 from bench.reports.report import TableOptions, render_report
 from bench.reports.short_report import render_short_report
+from bench.reports.tables.training_setup import code_notes
+from tests.support.campaigns import make_record
 from tests.support.standings import campaign, seeds
 
 SET = "simcse[eval_every=10,steps=20]"
@@ -144,7 +147,8 @@ def test_the_only_simcse_is_the_default_baseline(source: Campaign) -> None:
 @pytest.mark.parametrize(
     ("labels", "printed"),
     [
-        ((SET, "tncse"), ("SimCSE", "TNCSE")),
+        ((SET, "tncse"), ("SimCSE, eval_every=10, steps=20", "TNCSE")),
+        ((SET, "tncse[steps=20]"), ("SimCSE, eval_every=10", "TNCSE")),
         (("simcse[a=1,b=2]#1", "simcse[a=1,b=3]#1"), ("SimCSE, b=2#1", "SimCSE, b=3#1")),
         (("simcse (one)", "simcse (two)"), ("SimCSE (one)", "SimCSE (two)")),
         (("SimCSE", "simcse"), ("SimCSE", "simcse")),
@@ -153,3 +157,17 @@ def test_the_only_simcse_is_the_default_baseline(source: Campaign) -> None:
 )
 def test_labels_of_an_answer(labels: tuple[str, str], printed: tuple[str, str]) -> None:
     assert print_labels(*labels) == printed
+
+
+def test_rows_of_one_method_with_other_code_are_named() -> None:
+    rows = {"own": "a" * 64, "own[lr=0.1]": "b" * 64, "own[lr=0.2]": "a" * 64}
+    records = []
+    for method, code in rows.items():
+        plugins = {"own": {"file": "own.py", "sha256": "c" * 64, "code": code}}
+        record = make_record(method, 1, {"STSB": 0.5}, name="own")
+        records.append(replace(record, provenance={**record.provenance, "plugins": plugins}))
+    (note,) = code_notes(records)
+    assert "own" in note
+    assert [part.split(": ")[-1] for part in note.rstrip(".").split("; ")] == ["a" * 8, "b" * 8]
+    assert code_notes(records[::2]) == ()
+    assert is_required(note)
