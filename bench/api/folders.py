@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from os import PathLike
+from typing import TYPE_CHECKING
 
-from bench.api.command_options import check_path
 from bench.errors import InputError
-from bench.eval.public_encoder import LoadedEncoder
-from bench.nn.device import check_available
-from bench.nn.encoder_folder import load_encoder
-from bench.nn.model_metadata import read_model_card
-from bench.records.record import safe_name
+
+if TYPE_CHECKING:
+    from bench.eval.public_encoder import LoadedEncoder
 
 _DEVICES = ("cpu", "cuda", "mps")
 
@@ -32,6 +30,13 @@ def load(folder: str | PathLike[str], device: str = "cpu") -> LoadedEncoder:
     ...     print("nowhere" in str(error))
     True
     """
+    from bench.api.command_options import check_path
+    from bench.eval.public_encoder import LoadedEncoder
+    from bench.nn.device import check_available
+    from bench.nn.encoder_folder import load_encoder
+    from bench.nn.model_metadata import read_model_card
+    from bench.records.record import safe_name
+
     if device not in _DEVICES:
         raise InputError(f"device={device!r}", where="bench.load", expected=f"one of {', '.join(_DEVICES)}")
     check_available(device, where=f"device {device}")

@@ -93,7 +93,7 @@ def test_commands_take_them(cli: Callable[..., tuple[int, str, str]], tmp_path: 
     typed, name = "a[tau=5e-2,pooling=avg]", "a[pooling=avg,tau=0.05]"
     for command, fact in (
         (("report", "--methods", f"b,{typed}", "--baseline", typed), "Against a: "),
-        (("compare", typed, "b", "--seeds-only"), "a is ahead"),
+        (("compare", typed, "b", "--seeds-only"), "a, pooling=avg, tau=0.05 is ahead"),
         (("compare", typed, "b[lr=0.0001]", "--seeds-only"), f"A = {name}"),
         (("report", "--methods", f"b[lr=1e-4],{typed}", "--baseline", "b[lr=1e-4]"), "Against b: "),
     ):
