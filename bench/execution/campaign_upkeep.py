@@ -21,6 +21,7 @@ from bench.records.filesystem import (
     check_new_campaign,
     create_folder_atomically,
     find_temporary_files,
+    is_abandoned,
     is_locked,
     temporary_path,
     walk_folder,
@@ -55,6 +56,7 @@ class RowRemoval:
 
 def open_campaign(results: Path, name: str, *, where: str) -> ResultStore:
     """Return a campaign on disk; raises InputError for a missing one, a wrong name or a link."""
+    _clear_leftovers(results)
     store = _name_store(results, name, where)
     if store.root.is_symlink():
         what, hint = f"'{name}' is a link to {store.root.resolve()}", "work on the folder itself"
@@ -65,6 +67,13 @@ def open_campaign(results: Path, name: str, *, where: str) -> ResultStore:
         known = f"one of {', '.join(folders)}" if folders else "results of an earlier bench run"
         raise InputError(f"no campaign '{name}' in {results}", where=where, expected=known)
     return store
+
+
+def _clear_leftovers(results: Path) -> None:
+    """Remove what killed copies and removals left in the results folder."""
+    for leftover in find_temporary_files(results):
+        if leftover.is_dir() and not leftover.is_symlink() and is_abandoned(leftover):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def check_idle(store: ResultStore) -> None:

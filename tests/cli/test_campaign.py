@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from filelock import FileLock
 
 from bench.cli.main import main
 from bench.execution import campaign_upkeep
+from bench.records.filesystem import temporary_path
 from tests.support.cli import Cli, records, refusal
 
 SHORT = "noise[scale=2.0]"
@@ -163,3 +167,15 @@ def test_a_copy_refuses_links(cli: Cli, results: Path) -> None:
     (results / "local" / "extra").symlink_to(results)
     assert "link" in refusal(cli, "campaign", "copy", "local", "second")
     assert not (results / "second").exists()
+
+
+def test_what_a_killed_removal_left_goes_with_the_next_command(cli: Cli, results: Path) -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    ours = temporary_path(results / "gone")
+    dead = ours.with_name(ours.name.replace(f".{os.getpid()}.", f".{done.pid}."))
+    for folder in (dead, ours):
+        (folder / "mini").mkdir(parents=True)
+        (folder / "mini" / "file").write_text("x")
+    assert cli("campaign", "copy", "local", "other")[0] == 0
+    assert (dead.exists(), ours.exists()) == (False, True)
