@@ -266,9 +266,8 @@ class Results:
 
     def _match_rows(self, names: str | type | Sequence[str | type]) -> list[str]:
         rows, known = [], set(self.methods)
-        listed: list[Any] = (
-            [names] if isinstance(names, str | type) or not isinstance(names, Iterable) else [*names]
-        )
+        single = isinstance(names, str | type) or not isinstance(names, Iterable)
+        listed: list[Any] = [names] if single else [*names]  # type: ignore[misc]
         for name in map(name_of_method, listed):
             rows.append(find_row(name, known, self.records, where=str(self.store.root)))
         return rows
@@ -330,7 +329,6 @@ def results(path: str | Path, *, data: str | Path | None = None) -> Results:
 
     Raises:
         InputError: no such folder, or one without records.
-        NotComparableError: rows of one suite were measured on different data.
 
     >>> import bench
     >>> bench.results("results/mini").filter("simcse").leaderboard().to_dataframe().seeds.tolist()

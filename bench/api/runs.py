@@ -131,8 +131,8 @@ def dry_run(
     """Return what :func:`run` would do, a row for each cell and suite; nothing is written.
 
     Columns: method, seed, suite, state ("to do", "done", "failed", which runs again, or "conflict", a
-    finished run of another specification, which stays) and reason. Arguments and
-    errors are those of :func:`run`.
+    finished run of another specification, which stays) and reason. Arguments and errors
+    are those of :func:`run`.
 
     >>> import bench, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
