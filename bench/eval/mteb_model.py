@@ -47,7 +47,7 @@ class MtebEncoder:
         with preserve_random_state():
             import_mteb()
             # of all pairs, (n, m) from (n, dim) and (m, dim); row by row, (n,) from two (n, dim)
-            self.similarity, self.similarity_pairwise = _mteb_similarities(_similarity_name(encoder))
+            self.similarity, self.similarity_pairwise = _mteb_similarities(similarity_name(encoder))
             self.mteb_model_meta = build_model_meta(
                 encoder, name, hash_encoder(encoder, identity), about or {}
             )
@@ -182,7 +182,8 @@ def _list_members(value: Any) -> list[tuple[str, Any]]:
     return [] if library or not hasattr(value, "__dict__") else sorted(vars(value).items())
 
 
-def _similarity_name(encoder: Encoder) -> str:
+def similarity_name(encoder: Encoder) -> str:
+    """Return the name of an encoder's similarity: its own, or the cosine."""
     return encoder.similarity if isinstance(encoder, PromptedEncoder) else "cosine"
 
 
@@ -217,7 +218,7 @@ def build_model_meta(encoder: Encoder, name: str, revision: str, about: Mapping[
         "n_parameters": size or None,
         "n_embedding_parameters": embeddings or None,
         "memory_usage_mb": round(size * 4 / 2**20, 3) if size else None,
-        "similarity_fn_name": ScoringFunction.from_str(_similarity_name(encoder)),
+        "similarity_fn_name": ScoringFunction.from_str(similarity_name(encoder)),
         "use_instructions": prompts,
         "framework": ["PyTorch"] if size else ["NumPy"],
         "open_weights": True,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 from bench.encoder import Encoder, FloatArray, Progress
-from bench.eval.mteb_model import MtebEncoder
+from bench.eval.mteb_model import MtebEncoder, Similarity, similarity_name
 
 
 class LoadedEncoder:
@@ -58,11 +59,22 @@ class LoadedEncoder:
 
     def similarity(self, one: Any, other: Any) -> Any:
         """Similarities of all pairs of vectors, (n, m) from (n, dim) and (m, dim)."""
-        return self._mteb_model.similarity(one, other)
+        return self._similarities[0](one, other)
 
     def similarity_pairwise(self, one: Any, other: Any) -> Any:
         """Similarities row by row, (n,) from two (n, dim)."""
-        return self._mteb_model.similarity_pairwise(one, other)
+        return self._similarities[1](one, other)
+
+    @cached_property
+    def _similarities(self) -> tuple[Similarity, Similarity]:
+        """Similarity of all pairs, and row by row: mteb's; without it sentence-transformers' of that name."""
+        if find_spec("mteb") is not None:
+            return self._mteb_model.similarity, self._mteb_model.similarity_pairwise
+        from sentence_transformers import SimilarityFunction
+
+        kind = similarity_name(self.encoder)
+        pairwise = SimilarityFunction.to_similarity_pairwise_fn(kind)
+        return SimilarityFunction.to_similarity_fn(kind), pairwise
 
     @cached_property
     def _mteb_model(self) -> MtebEncoder:

@@ -291,3 +291,16 @@ def test_an_encoder_is_saved_for_other_libraries() -> None:
         bench.train("simcse", seed=1, set=SHORT, out="simcse-1")
     with pytest.raises(bench.InputError, match="cpu"):
         bench.load("simcse-1", "gpu")
+
+
+def test_similarity_needs_no_mteb(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = bench.train("untrained")
+    vectors = encoder.encode(["a dog runs", "a dog runs", "the sea is deep"])
+    others = vectors[::-1].copy()
+    of_mteb = encoder.similarity(vectors, vectors), encoder.similarity_pairwise(vectors, others)
+    monkeypatch.setattr("bench.eval.public_encoder.find_spec", lambda name: None)
+    again = bench.train("untrained")
+    own = again.similarity(vectors, vectors), again.similarity_pairwise(vectors, others)
+    for first, second in zip(of_mteb, own, strict=True):
+        assert np.allclose(np.asarray(first), np.asarray(second), atol=1e-6)
+    assert "_mteb_model" not in vars(again)
