@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from bench.config.class_check import find_changed_name
+from bench.config.class_check import find_difference
 from bench.config.class_source import find_class
 from bench.config.class_text import write_class_text
 from bench.config.plugins import forget_plugin, load_plugin, register_sourceless
@@ -107,8 +107,16 @@ def _without_own_registration(kind: type[Method], name: str) -> Iterator[None]:
 
 def _check_loaded(kind: type[Method], name: str) -> None:
     """Raise InputError where something that the class reaches was changed after its definition."""
-    module = METHODS.origin(name)
-    changed = find_changed_name(vars(sys.modules[kind.__module__]), vars(sys.modules[module]), module)
-    if changed:
-        what = f"{changed} isn't what its source makes now: it, or what it uses, changed afterwards"
-        raise InputError(what, where=kind.__name__, hint="run the cell with its definition again")
+    loaded = vars(sys.modules[METHODS.origin(name)])[kind.__name__]
+    difference = find_difference(kind, loaded)
+    if difference is None:
+        return
+    changed, unknown = difference.name, difference.unknown
+    if unknown:
+        what = f"nothing can compare {changed}, of type {unknown}, with what its source makes"
+        hint = "make it inside build, or inside a function that build calls"
+        raise InputError(what, where=kind.__name__, expected="values whose parts can be read", hint=hint)
+    what = f"{changed} isn't what its source makes now: it, or what it uses, changed afterwards"
+    first = changed.partition(".")[0]
+    names = kind.__name__ if first == kind.__name__ else f"{first} and then {kind.__name__}"
+    raise InputError(what, where=kind.__name__, hint=f"run the cell with its definition again: {names}")
