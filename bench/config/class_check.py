@@ -21,12 +21,16 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), t
 _CONTENT = (str, bytes, int, float, complex, tuple, list, dict, set, frozenset)
 _REDUCED = {"collections", "datetime", "decimal", "fractions", "operator", "pathlib", "random", "uuid"}
 """Modules whose values are their parts as ``__reduce_ex__`` gives them."""
+_BY_IDENTITY = (
+    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType),
+    *(types.ClassMethodDescriptorType, types.GetSetDescriptorType),
+)
 _BY_ATTRIBUTES = {"torch.autograd.grad_mode", "torch.amp.autocast_mode"}
 """Modules whose instances have no state besides their attributes."""
 _STATELESS = (object, Generic, Protocol, abc.ABC)
 _LAYOUT = {
     *("__module__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__", "_abc_impl"),
-    "__annotations_cache__",
+    *("__annotations_cache__", "__doc__"),
 }
 """Attributes of a class that say where it stands, or that Python adds."""
 _PARTS: tuple[tuple[type, tuple[str, ...]], ...] = (
@@ -116,13 +120,19 @@ class _Comparison:
 
     def _check_class(self, name: str, one: type, other: type) -> None:
         self._require(name, self._is_pair(one, other) and one.__qualname__ == other.__qualname__)
+        name = one.__qualname__
         self.check(name, type(one), type(other))
+        if not dataclasses.is_dataclass(one):  # whose text may name the module
+            self.check(f"{name}.__doc__", one.__doc__, other.__doc__)
         self._require(name, len(one.__bases__) == len(other.__bases__))
         for mine, theirs in zip(one.__bases__, other.__bases__, strict=True):
             self.check(mine.__name__, mine, theirs)
         members = {*getattr(one, "_member_map_", ())} if issubclass(one, enum.Enum) else set()
         for attribute in sorted({*vars(one), *vars(other)} - _LAYOUT - members):
-            values = (vars(kind).get(attribute, _MISSING) for kind in (one, other))
+            absent: Any = (
+                {} if attribute == "__annotations__" else _MISSING
+            )  # Python makes it where it is read
+            values = (vars(kind).get(attribute, absent) for kind in (one, other))
             self.check(f"{name}.{attribute}", *values)
 
     def _check_instance(self, name: str, one: Any, other: Any) -> None:
@@ -209,7 +219,7 @@ class _Comparison:
         elif kind.__module__ == "typing" and hasattr(one, "__args__"):
             self.check(name, one.__origin__, other.__origin__)
             self.check(name, one.__args__, other.__args__)
-        elif kind.__module__ in _REDUCED:
+        elif kind.__module__.removeprefix("_") in _REDUCED:
             self._check_partner(name, one, other)
             self._check_all(name, *(_reduce(value) for value in (one, other)))
         elif hasattr(one, "cache_parameters"):
@@ -221,12 +231,19 @@ class _Comparison:
             self._check_array(name, one, other)
 
     def _check_array(self, name: str, one: Any, other: Any) -> None:
+        self._require(name, not isinstance(one, _BY_IDENTITY) and type(one).__name__ != "ufunc")
         contents = [_content_of_array(value) for value in (one, other)]
         if None in contents:
             raise Difference(name, _type_name(type(one)))
         if getattr(one, "shape", ()):
             self._check_partner(name, one, other)
         self._require(name, contents[0] == contents[1])
+
+
+def _has_only_attributes(value: Any) -> bool:
+    """Return whether the attributes of another module's object are all of it."""
+    plain = dataclasses.is_dataclass(value) and not isinstance(value, _CONTENT)
+    return plain or type(value).__module__ in _BY_ATTRIBUTES
 
 
 def _sort_key(entry: Any) -> tuple[str, str]:

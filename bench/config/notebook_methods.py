@@ -18,7 +18,7 @@ from bench.config.class_text import write_class_text
 from bench.config.plugins import forget_plugin, load_plugin, register_sourceless
 from bench.config.run_spec import Plugin
 from bench.errors import InputError
-from bench.method_card import Method, MethodCard
+from bench.method_card import Method, MethodCard, check_name
 from bench.registry import METHODS, discover
 
 Registered = tuple[tuple[Plugin, ...], tuple[str, ...], bool]
@@ -88,6 +88,7 @@ def _check_class(kind: type[Method]) -> str:
     if "." in kind.__qualname__:
         what = f"{kind.__qualname__} is defined inside a function or a class"
         raise InputError(what, where="methods", hint="define it at the top level of a cell or file")
+    check_name(card, kind.__name__)
     return card.name
 
 

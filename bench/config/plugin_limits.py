@@ -132,7 +132,7 @@ def _reasons(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Import | ast.ImportFrom):
         yield from _import_reasons(node)
     elif isinstance(node, ast.Constant):
-        found = _HIDING_TEXT.search(str(node.value))
+        found = _HIDING_TEXT.search("" if isinstance(node.value, int) else str(node.value))
         yield from [f"'{found.group()}' in a text"] if found else []
     else:
         yield from _definition_reasons(node)
