@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any, Generic, Protocol, TypeVar
 
-from bench.config.code_check import global_names, is_same_code, is_same_constant
+from bench.config.code_check import attribute_names, global_names, is_same_code, is_same_constant
 
 _MISSING = object()
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
@@ -172,8 +172,19 @@ class _Comparison:
             return
         for used in sorted(set(global_names(one.__code__))):
             if not used.startswith("__"):
-                values = (_find_global(function, used) for function in (one, other))
-                self.check(used, *values)
+                mine, theirs = (_find_global(function, used) for function in (one, other))
+                self.check(used, mine, theirs)
+                self._check_module(mine, attribute_names(one.__code__))
+
+    def _check_module(self, value: Any, names: frozenset[str]) -> None:
+        """Raise Difference where the session put something of its own into a module that a function uses."""
+        if not isinstance(value, ModuleType):
+            return
+        for name in names & set(vars(value)):
+            found = vars(value)[name]
+            if getattr(found, "__module__", "") == self.session:
+                raise Difference(f"{value.__name__}.{name}")
+            self._check_module(found, names - {name})
 
     def _check_value(self, name: str, one: Any, other: Any) -> None:
         kind = type(one)

@@ -47,6 +47,12 @@ def global_names(code: CodeType) -> Iterator[str]:
             yield from global_names(instruction.argval)
 
 
+def attribute_names(code: CodeType) -> frozenset[str]:
+    """Return all names of attributes and globals that a function or those inside it use."""
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return frozenset(code.co_names).union(*map(attribute_names, inner))
+
+
 def _arguments(code: CodeType) -> tuple[str, ...]:
     stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]

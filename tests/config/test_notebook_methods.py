@@ -308,6 +308,13 @@ def test_a_change_of_what_a_class_computes_is_refused(
     assert not missing_facts(str(caught.value), "Rich: ", name, "again")
 
 
+def test_a_patch_of_a_module_is_refused(session: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = session(TEXT)
+    monkeypatch.setattr(module.np.random, "default_rng", module.make)
+    with pytest.raises(InputError, match=r"numpy\.random\.default_rng"), register_classes([module.Mine]):
+        pass
+
+
 def test_a_base_that_was_defined_again_is_refused_unless_it_is_the_same(
     session: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
