@@ -58,11 +58,12 @@ class Difference(Exception):  # noqa: N818 - no error by itself
     Args:
         name: Its dotted name.
         unknown: Type of a value that can't be compared, "" where it differs.
+        shared: True for one object under two names where the source makes two.
     """
 
-    def __init__(self, name: str, unknown: str = "") -> None:
+    def __init__(self, name: str, unknown: str = "", shared: bool = False) -> None:
         super().__init__(name)
-        self.name, self.unknown = name, unknown
+        self.name, self.unknown, self.shared = name, unknown, shared
 
 
 def find_difference(kind: type, loaded: type) -> Difference | None:
@@ -161,7 +162,8 @@ class _Comparison:
     def _check_partner(self, name: str, one: Any, other: Any) -> None:
         """Require that a value that may change is one object here where it is one there."""
         for mine, theirs in ((one, other), (other, one)):
-            self._require(name, self._partners.setdefault(id(mine), id(theirs)) == id(theirs))
+            if self._partners.setdefault(id(mine), id(theirs)) != id(theirs):
+                raise Difference(name, shared=True)
 
     def _check_function(self, name: str, one: FunctionType, other: FunctionType) -> None:
         self._require(name, is_same_code(one.__code__, other.__code__))

@@ -112,12 +112,14 @@ def _check_loaded(kind: type[Method], name: str) -> None:
     difference = find_difference(kind, loaded)
     if difference is None:
         return
-    changed, unknown = difference.name, difference.unknown
-    if unknown:
-        what = f"nothing can compare {changed}, of type {unknown}, with what its source makes"
+    where, changed, first = kind.__name__, difference.name, difference.name.partition(".")[0]
+    if difference.unknown:
+        what = f"nothing can compare {changed}, of type {difference.unknown}, with what its source makes"
         hint = "make it inside build, or inside a function that build calls"
-        raise InputError(what, where=kind.__name__, expected="values whose parts can be read", hint=hint)
+        raise InputError(what, where=where, expected="values whose parts can be read", hint=hint)
+    if difference.shared:
+        what = f"{changed} and another name are one object, of which its source makes two"
+        raise InputError(what, where=where, hint="use one name for it, or a tuple")
     what = f"{changed} isn't what its source makes now: it, or what it uses, changed afterwards"
-    first = changed.partition(".")[0]
-    names = kind.__name__ if first == kind.__name__ else f"{first} and then {kind.__name__}"
-    raise InputError(what, where=kind.__name__, hint=f"run the cell with its definition again: {names}")
+    names = where if first == where else f"{first} and then {where}"
+    raise InputError(what, where=where, hint=f"run the cell with its definition again: {names}")

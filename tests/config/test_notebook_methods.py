@@ -308,6 +308,15 @@ def test_a_change_of_what_a_class_computes_is_refused(
     assert not missing_facts(str(caught.value), "Rich: ", name, "again")
 
 
+def test_one_list_under_two_names_is_refused(session: Load) -> None:
+    text = "\n\nONE = [1]\nTWO = ONE\n\n\ndef zero(names):\n    return len(TWO) - len(ONE)\n"
+    kind = session(TEXT + text).Mine
+    with pytest.raises(InputError, match="are one object"), register_classes([kind]):
+        pass
+    with register_classes([session(TEXT + text.replace("[1]", "(1, 2)")).Mine]) as (plugins, _, _):
+        assert b"TWO = (1, 2)" in plugins[0].source
+
+
 def test_a_patch_of_a_module_is_refused(session: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     module = session(TEXT)
     monkeypatch.setattr(module.np.random, "default_rng", module.make)
