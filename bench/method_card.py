@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ from bench.schema import (
     is_whole_number,
 )
 
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
+"""Form of the names of methods, aliases and options."""
+ALL_METHODS = "all"
 OptionValue = str | int | float | bool
 SUPERVISED = "supervised"
 """Kind of a method that learns from labels; its rows are listed below the unsupervised ones."""
@@ -274,9 +278,19 @@ def check_card(method: object) -> None:
             f"'{place}' on the card of {name} is missing or of another type",
             expected="the type that bench.method_card documents",
         )
+    check_name(card, name)
     for need in card.needs:
         if need.what not in NEEDS:
             raise not_one_of(f"the card of {name} needs '{need.what}'", need.what, NEEDS)
+
+
+def check_name(card: MethodCard, kind: str) -> None:
+    """Raise InputError unless ``--methods`` can name the card of the class ``kind``."""
+    if card.name == ALL_METHODS or not re.fullmatch(NAME, card.name):
+        raise InputError(
+            f"the card of {kind} has the name {card.name!r}",
+            expected="a letter or digit, then letters, digits, _ . + -; and not 'all'",
+        )
 
 
 def _convert_to_json(value: Any) -> Any:

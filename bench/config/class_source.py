@@ -4,8 +4,10 @@ from __future__ import annotations
 import __future__
 
 import ast
+import enum
 import inspect
 import linecache
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,8 +16,12 @@ from textwrap import dedent
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from bench.config.plugin_effects import bound_names
+
 _FUTURE = __future__.annotations.compiler_flag
 _Node = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign
+_MADE_NAMES = {"_fields", "_field_defaults", "_make", "_replace", "_asdict"}
+"""Attributes that ``NamedTuple`` adds to a class."""
 _BLOCKS = (ast.Module, ast.If, ast.Try, ast.With, ast.For, ast.While, ast.ExceptHandler)
 
 
@@ -37,14 +43,17 @@ class Definition:
 def find_class(kind: type) -> Definition | None:
     """Return the statement that defined a class, None without source or where the source changed since."""
     codes = [function.__code__ for function in own_functions(kind)]
+    future = any(code.co_flags & _FUTURE for code in codes)
     for file in _candidate_files(kind, codes):
         whole = "".join(linecache.getlines(file))
-        for node, text in reversed(list(_top_statements(whole))):
+        found = []
+        for node, text in _top_statements(whole):
             if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
-                future = any(code.co_flags & _FUTURE for code in codes)
                 its_own = codes or _has_names(node, kind)
                 if its_own and _covers(node, codes) and _compiles_to([text, whole], future, codes):
-                    return Definition(node, text, future)
+                    found.append(Definition(node, text, future))
+        if found:  # the last, of those with the class's values if any has them
+            return max(enumerate(found), key=lambda each: (_has_values(each[1].node, kind), each[0]))[1]
     return None
 
 
@@ -160,8 +169,27 @@ def _is_same_code(one: CodeType, other: CodeType) -> bool:
 
 def _has_names(node: ast.ClassDef, kind: type) -> bool:
     """Return whether a class's statement binds the attributes that the class has."""
-    bound = set()
-    for statement in ast.walk(node):
-        if isinstance(statement, ast.Name) and isinstance(statement.ctx, ast.Store):
-            bound.add(statement.id)
-    return {name for name in vars(kind) if not name.startswith("__")} <= bound
+    bound = {name for statement in node.body for name in bound_names(statement)}
+    made = _MADE_NAMES.union(*(vars(base) for base in kind.__mro__[1:] if base is not object))
+    own = {name for name in vars(kind) if not re.fullmatch(r"__\w+__|_\w+_", name)}
+    return own - made <= bound
+
+
+def _has_values(node: _Node, kind: type) -> bool:
+    """Return whether a class has the literal values that its statement assigns."""
+    return all(_is_value_of(kind, statement) for statement in getattr(node, "body", []))
+
+
+def _is_value_of(kind: type, node: ast.stmt) -> bool:
+    """Return whether a class has the value that a statement of its body assigns, as far as it is literal."""
+    given = getattr(node, "value", None)
+    targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+    if not isinstance(given, ast.Constant) or not all(isinstance(target, ast.Name) for target in targets):
+        return True
+    for target in targets:
+        value = vars(kind).get(target.id)
+        if issubclass(kind, enum.Enum):
+            value = getattr(kind._member_map_.get(target.id), "_value_", value)
+        if isinstance(value, str | int | float | bytes | None) and repr(value) != repr(given.value):
+            return False
+    return True

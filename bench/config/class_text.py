@@ -12,6 +12,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from bench.config.class_source import Definition, find_class, find_function
+from bench.config.plugin_effects import bound_names
 from bench.config.value_source import Imports, express_value, import_of
 from bench.errors import InputError
 from bench.registry import add_method
@@ -69,6 +70,8 @@ class _Session:
         else:
             what = f"it uses '{name}', {_describe(value)} without source"
             hint = f"make '{name}' inside the class or a function of it"
+            if isinstance(value, type):
+                hint = f"define '{name}' in a cell or in the file, or make it inside the class"
             raise InputError(what, where=self.kind.__name__, expected=_EXPECTED, hint=hint)
 
     def add_import(self, name: str, line: str, value: object) -> None:
@@ -179,4 +182,31 @@ def find_global_names(text: str) -> tuple[set[str], set[str]]:
             walk(child, lazy if in_function and child.get_name() not in _COMPREHENSIONS else names)
 
     walk(symtable.symtable(text, "class", "exec"), eager)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            eager |= set(_names_before_binding(node))
     return eager, lazy - eager
+
+
+def _names_before_binding(node: ast.ClassDef) -> Iterator[str]:
+    """Yield names that a class's body reads before it binds them, such as K of ``K = K``: global ones."""
+    every = {name for statement in node.body for name in bound_names(statement)}
+    bound: set[str] = set()
+    for statement in node.body:
+        for part in _parts_in_scope(statement):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part.id in every - bound:
+                yield part.id
+        bound |= bound_names(statement)
+
+
+def _parts_in_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what of a statement runs in its own scope: all but the bodies of functions and classes."""
+    yield node
+    inner: list[ast.AST] = []
+    if isinstance(node, ast.Lambda):
+        inner = [node.body]
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        inner = [*node.body]
+    for child in ast.iter_child_nodes(node):
+        if child not in inner:
+            yield from _parts_in_scope(child)

@@ -12,13 +12,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from bench.config.class_check import find_changed_name
+from bench.config.class_check import find_difference
 from bench.config.class_source import find_class
 from bench.config.class_text import write_class_text
 from bench.config.plugins import forget_plugin, load_plugin, register_sourceless
 from bench.config.run_spec import Plugin
 from bench.errors import InputError
-from bench.method_card import Method, MethodCard
+from bench.method_card import Method, MethodCard, check_name
 from bench.registry import METHODS, discover
 
 Registered = tuple[tuple[Plugin, ...], tuple[str, ...], bool]
@@ -88,6 +88,7 @@ def _check_class(kind: type[Method]) -> str:
     if "." in kind.__qualname__:
         what = f"{kind.__qualname__} is defined inside a function or a class"
         raise InputError(what, where="methods", hint="define it at the top level of a cell or file")
+    check_name(card, kind.__name__)
     return card.name
 
 
@@ -107,8 +108,18 @@ def _without_own_registration(kind: type[Method], name: str) -> Iterator[None]:
 
 def _check_loaded(kind: type[Method], name: str) -> None:
     """Raise InputError where something that the class reaches was changed after its definition."""
-    module = METHODS.origin(name)
-    changed = find_changed_name(vars(sys.modules[kind.__module__]), vars(sys.modules[module]), module)
-    if changed:
-        what = f"{changed} isn't what its source makes now: it, or what it uses, changed afterwards"
-        raise InputError(what, where=kind.__name__, hint="run the cell with its definition again")
+    loaded = vars(sys.modules[METHODS.origin(name)])[kind.__name__]
+    difference = find_difference(kind, loaded)
+    if difference is None:
+        return
+    where, changed, first = kind.__name__, difference.name, difference.name.partition(".")[0]
+    if difference.unknown:
+        what = f"nothing can compare {changed}, of type {difference.unknown}, with what its source makes"
+        hint = "make it inside build, or inside a function that build calls"
+        raise InputError(what, where=where, expected="values whose parts can be read", hint=hint)
+    if difference.shared:
+        what = f"{changed} and another name are one object, of which its source makes two"
+        raise InputError(what, where=where, hint="use one name for it, or a tuple")
+    what = f"{changed} isn't what its source makes now: it, or what it uses, changed afterwards"
+    names = where if first == where else f"{first} and then {where}"
+    raise InputError(what, where=where, hint=f"run the cell with its definition again: {names}")

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from bench.config.plugin_effects import Module, bound_names
+from bench.config.plugin_effects import Module
 from bench.config.plugin_limits import find_limit
+from bench.config.plugin_state import find_shared_state
 
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _IGNORED = {"ctx", "type_comment", "kind", "type_ignores"}
@@ -57,7 +58,11 @@ def explain_whole_file(source: bytes, kind: str) -> str:
 def _explain_tree(tree: ast.Module, kind: str) -> str:
     if limit := find_limit(tree):
         return limit
-    return "" if Module(tree).has_class(kind) else f"no class {kind} at the top level"
+    module = Module(tree)
+    if not module.has_class(kind):
+        return f"no class {kind} at the top level"
+    own = _reached_statements(module, kind)
+    return find_shared_state(module, own, _outside_statements(module, own))
 
 
 def _read_tree(source: bytes) -> ast.Module:
@@ -83,24 +88,32 @@ def _drop_docstring(node: ast.AST) -> None:
 
 def _reached_statements(module: Module, kind: str) -> list[ast.stmt]:
     """Return the top-level statements that count for a class, in the order of the file."""
-    names = [kind]
-    counted: set[int] = set()
-    for index, node in enumerate(module.statements):
-        if not module.is_inert(node):
-            counted.add(index)
-            names += _used_names(node)
+    acting = [node for node in module.statements if not module.is_inert(node)]
+    return _follow(module, [kind], acting)
+
+
+def _outside_statements(module: Module, own: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements that don't count for a class, with all that these reach."""
+    counted = {id(node) for node in own}
+    others = [node for node in module.statements if id(node) not in counted]
+    return _follow(module, [], [node for node in others if not isinstance(node, ast.Import | ast.ImportFrom)])
+
+
+def _follow(module: Module, names: list[str], start: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements and all that they or some names reach, in the order of the file."""
+    counted = {id(node) for node in start}
+    names = [*names, *(name for node in start for name in _used_names(node))]
     seen: set[str] = set()
     while names:
         name = names.pop()
         if name in seen:
             continue
         seen.add(name)
-        for index, node in enumerate(module.statements):
-            if name in bound_names(node):
-                if index not in counted:
-                    names += _used_names(node)
-                counted.add(index)
-    return [node for index, node in enumerate(module.statements) if index in counted]
+        for node in module.binding(name):
+            if id(node) not in counted:
+                names += _used_names(node)
+            counted.add(id(node))
+    return [node for node in module.statements if id(node) in counted]
 
 
 def _used_names(node: ast.AST) -> Iterator[str]:

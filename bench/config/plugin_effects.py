@@ -91,6 +91,29 @@ class Module:
         """Return whether a top-level statement of the file is a class of that name."""
         return any(isinstance(node, ast.ClassDef) and node.name == name for node in self.statements)
 
+    def binding(self, name: str) -> list[ast.stmt]:
+        """Return the top-level statements that bind a name."""
+        return self._binding.get(name, [])
+
+    def may_be_class(self, name: str) -> bool:
+        """Return whether a name of the file may be one of its classes."""
+        parts = (part for node in self.binding(name) for part in ast.walk(node))
+        return any(isinstance(part, ast.ClassDef) and part.name == name for part in parts)
+
+    def dotted_name(self, node: ast.expr) -> str:
+        """Return the module and name of what was imported, a builtin's name, "" for others."""
+        if isinstance(node, ast.Attribute):
+            first = self.dotted_name(node.value)
+            return first and f"{first}.{node.attr}"
+        if not isinstance(node, ast.Name):
+            return ""
+        if (origin := self._imports.get(node.id)) is None:
+            return "" if node.id in self._binding else node.id
+        module, name = origin
+        if not name:
+            return node.id if module.split(".")[0] == node.id else module
+        return f"{module}.{name}".removeprefix("bench.lazy.")
+
     def is_inert(self, node: ast.stmt) -> bool:
         """Return whether a statement does nothing but bind its names, so that others can't notice it."""
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -119,7 +142,7 @@ class Module:
         return isinstance(node.target, ast.Name) and inert and self._is_inert_annotation(node.annotation)
 
     def _is_inert_class(self, node: ast.ClassDef) -> bool:
-        if not self._has_inert_decorators(node):
+        if not self.has_inert_decorators(node):
             return False
         registered = any(self._origin(decorator) == _ADD_METHOD for decorator in node.decorator_list)
         if registered and not self._makes_inert_instances(node, ()):
@@ -127,7 +150,8 @@ class Module:
         bases = all(self._is_inert_base(base, (node.name,)) for base in node.bases)
         return bases and all(map(self._is_inert_member, node.body))
 
-    def _has_inert_decorators(self, node: ast.ClassDef) -> bool:
+    def has_inert_decorators(self, node: ast.ClassDef) -> bool:
+        """Return whether decorators of a class only register it, or make a dataclass of it."""
         decorators = node.decorator_list
         return all(self._origin(each) == _ADD_METHOD or self._is_dataclass(each) for each in decorators)
 
@@ -153,7 +177,7 @@ class Module:
         if isinstance(base, ast.Subscript):  # Generic[T]
             return self._package(base) == "typing" and self._is_inert_annotation(base)
         if isinstance(base, ast.Name) and (classes := self._classes(base.id)):
-            if base.id in seen or not all(map(self._has_inert_decorators, classes)):
+            if base.id in seen or not all(map(self.has_inert_decorators, classes)):
                 return False
             inner = [each for node in classes for each in node.bases]
             return all(self._is_inert_base(each, (*seen, base.id)) for each in inner)

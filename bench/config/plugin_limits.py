@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import string
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -34,10 +35,14 @@ _ATTRIBUTES = _EVERYWHERE | {
     *("subprocess", "_sys", "_os", "pkgutil", "runpy", "traceback", "types", "marshal"),
     *("read_text", "read_bytes", "fromfile", "from_file", "loadtxt", "genfromtxt", "memmap", "getline"),
     *("f_globals", "f_locals", "f_back", "gi_frame", "cr_frame", "ag_frame", "tb_frame", "tb_next"),
+    *("gi_code", "cr_code", "ag_code", "f_code", "f_lineno", "f_lasti", "f_builtins", "f_trace", "tb_lasti"),
+    *("gi_yieldfrom", "cr_await", "cr_origin", "ag_await"),
     *("tb_lineno", "lineno", "getlines", "load_inline", "load_library", "cpp_extension", "hub", "f2py"),
     *("format_map", "vformat", "logging", "warnings", "redirect_stdout", "redirect_stderr", "stat", "lstat"),
     *("threading", "multiprocessing", "signal", "atexit", "weakref", "cProfile"),
 }
+_READERS = {"info", "source", "lookfor"}
+"""Functions of numpy that print docstrings and sources."""
 _DUNDERS = {
     *("__init__", "__call__", "__len__", "__getitem__", "__iter__", "__next__", "__enter__", "__exit__"),
     *("__repr__", "__str__", "__eq__", "__hash__", "__contains__", "__post_init__", "__add__", "__mul__"),
@@ -109,9 +114,21 @@ def _literal_lookups(tree: ast.Module) -> set[int]:
             text = getattr(call.args[1], "value", None)
             if isinstance(text, str) and not next(_attribute_reasons(text), ""):
                 found.add(id(function))
-        if isinstance(function, ast.Attribute) and isinstance(getattr(function.value, "value", None), str):
-            found.add(id(function))  # of a literal text, whose only such attribute is format
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Constant):
+            text = function.value.value
+            if isinstance(text, str) and not _looks_up(text):
+                found.add(id(function))  # of a literal text, whose only such attribute is format
     return found
+
+
+def _looks_up(text: str) -> bool:
+    """Return whether a format's fields read attributes or items, or can't be read."""
+    try:
+        fields = list(string.Formatter().parse(text))
+    except ValueError:
+        return True
+    lookups = (set(name or "") & set(".[") for _, name, _, _ in fields)
+    return any(lookups) or any(map(_looks_up, (spec for _, _, spec, _ in fields if spec)))
 
 
 def _is_import(node: ast.AST) -> bool:
@@ -132,7 +149,7 @@ def _reasons(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.Import | ast.ImportFrom):
         yield from _import_reasons(node)
     elif isinstance(node, ast.Constant):
-        found = _HIDING_TEXT.search(str(node.value))
+        found = _HIDING_TEXT.search("" if isinstance(node.value, int) else str(node.value))
         yield from [f"'{found.group()}' in a text"] if found else []
     else:
         yield from _definition_reasons(node)
@@ -174,26 +191,37 @@ def _import_reasons(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         names = {alias.name for alias in node.names}
         if node.level or "*" in names:
             yield "a relative import" if node.level else "import *"
-        if private := sorted(name for name in names if name.startswith("_")):
+        if private := sorted(filter(_is_private, names)):
             yield f"import of {private[0]}"
         if modules == [_REGISTRY] and names == {"add_method"}:
             return
         if modules == ["bench"]:
             modules = [f"bench.{name}" for name in names]
     for module in modules:
-        for part in module.split("."):
-            yield from _attribute_reasons(part)
+        yield from _module_reasons(module)
         first, _, rest = module.partition(".")
         ours = first == "bench" and rest.split(".")[0] in _ROOMS
         if not ours and first not in STANDARD | _PACKAGES:
             yield f"import of {module}"
 
 
+def _module_reasons(module: str) -> Iterator[str]:
+    for part in module.split("."):
+        yield from _attribute_reasons(part)
+        if part.startswith("_") and part != "__future__":
+            yield f"import of {module}"
+
+
+def _is_private(name: str) -> bool:
+    """Return whether a module's name is its own, or reads docstrings and sources."""
+    return name.startswith("_") or name in _READERS
+
+
 def _reasons_of_place(node: ast.AST, names: _Names) -> Iterator[str]:
     """Yield what hides code depending on where a node is, or on whose attribute it is."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         yield from _change_reasons(node, names)
-    if isinstance(node, ast.Attribute) and node.attr.startswith("_") and _root(node) in names.imported:
+    if isinstance(node, ast.Attribute) and _is_private(node.attr) and _root(node) in names.imported:
         yield f"{_root(node)}'s {node.attr}"
     if isinstance(node, ast.ClassDef):
         yield from (f"the base {ast.unparse(b)}" for b in node.bases if not _is_known_base(b, names))

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ALL_METHODS = "all"
+from bench.method_card import ALL_METHODS as ALL_METHODS
+from bench.method_card import NAME as NAME
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,5 @@ class RunSpec:
     whole_files: tuple[str, ...] = ()  # plug-in methods that their whole file identifies
 
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.+-]*"
 METHOD_NAME = re.compile(NAME)
 """Names of methods, aliases and options."""

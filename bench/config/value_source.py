@@ -20,6 +20,9 @@ _BRACKETS: dict[type[Any], tuple[str, str]] = {
     frozenset: ("frozenset({", "})"),
 }
 
+_DECIMAL_BITS = 2000
+"""Longest number in decimal digits; Python writes and reads longer ones in hexadecimal digits only."""
+
 
 class _InexpressibleError(Exception):
     """A value without source."""
@@ -60,6 +63,8 @@ def import_of(name: str, value: Any, module: str) -> str:
 
 def _express(value: Any, module: str, imports: Imports) -> str:
     kind = type(value)
+    if kind is int and value.bit_length() > _DECIMAL_BITS:
+        return hex(value)
     if value is None or kind in (bool, int, str, bytes):
         return repr(value)
     if kind in (float, complex):

@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from bench.config.run_spec import METHOD_NAME
 from bench.conformance.check_registry import register_check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
@@ -45,8 +44,6 @@ def check_folder_name(subject: Subject) -> str | None:
     Advice: it names a folder of records: choose another.
     """
     name = subject.card.name
-    if not METHOD_NAME.fullmatch(name):
-        return f"the name {name!r}"
     return f"the folder '{safe_name(name)}' for it" if safe_name(name) != name else find_name_fault(name)
 
 

@@ -142,6 +142,228 @@ def test_what_changed_after_its_definition_is_refused(
     assert "mine" not in METHODS.names()
 
 
+RICH = """
+import abc, contextlib, dataclasses, enum, fractions, functools, math, pathlib, re, typing
+from collections import OrderedDict, deque
+
+
+def power(n):
+    def decorate(function):
+        @functools.wraps(function)
+        def inner(*given):
+            return function(*given) ** n
+        return inner
+    return decorate
+
+
+FACTOR = 1
+BIG = -(10**5000)
+MARK = "a"
+
+
+def first(x):
+    return x
+
+
+@power(FACTOR)
+def helper(x, f=first):
+    return f(x)
+
+
+@functools.lru_cache(maxsize=3)
+def cached(x: "int") -> int:
+    return np.float32(x) + math.pi
+
+
+@contextlib.contextmanager
+def context():
+    yield
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 3
+
+
+class Pair(typing.NamedTuple):
+    a: int = 1
+    b: tuple[int, ...] = (1, 2)
+
+
+class Abstract(abc.ABC):
+    @abc.abstractmethod
+    def f(self): ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Data(Abstract):
+    n: int = 1
+    more: list[Color] = dataclasses.field(default_factory=list)
+
+    def f(self):
+        return super().f(), [x for x in self.more if x is not None]
+
+
+class Plain:
+    __slots__ = ("n",)
+
+    def __init__(self, n):
+        self.n = n
+
+
+class Upper:
+    k = 1
+
+
+class Rich(Upper):
+    card = MethodCard(name="mine", kind="method", summary="s", version=1, needs_backbone=False)
+    BIG = BIG
+    MARK = MARK
+    array, number, tensor = np.arange(3.0), np.float64(1), torch.arange(3)
+    act, root = np.tanh, math.sqrt
+    partial = functools.partial(pow, 2)
+    pattern = re.compile("a+")
+    plain = Plain(1)
+    several = {"a": [Data(), Pair(), Color.RED], 1: {2.0, "b"}, None: frozenset({1})}
+    standard = (fractions.Fraction(1, 2), pathlib.PurePath("a"), deque([1]), OrderedDict(a=1), range(3))
+    mark = object()
+    other: typing.Optional[Data] = None
+    functions = (lambda x: x, lambda x: x**3)
+
+    class Inner:
+        k = 1
+
+        def f(self):
+            return self.k
+
+    @property
+    def size(self):
+        return self.k
+
+    @functools.cached_property
+    def table(self):
+        return MARK
+
+    @staticmethod
+    def static(x):
+        return x
+
+    @torch.no_grad()
+    def build(self, context):
+        try:
+            return helper(1), cached(2), Plain(3), Abstract, Color, Pair, self.static(first(BIG))
+        finally:
+            context()
+
+    def score(self, x):
+        return np.zeros(x, dtype=np.float32)
+"""
+
+
+def replace_helper(module: Any) -> None:
+    module.helper = module.power(3)(module.helper)
+
+
+def redefine(module: Any, text: str) -> None:
+    exec(compile(text, "<cell>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - ours
+
+
+CHANGES: dict[str, tuple[Callable[[Any], None], str]] = {
+    "a wrapped function": (replace_helper, "helper"),
+    "a wrapped method": (lambda m: setattr(m.Rich, "score", m.power(3)(m.Rich.score)), "Rich.score"),
+    "an argument of a decorator": (lambda m: setattr(m, "FACTOR", 3), "helper"),
+    "a default": (lambda m: setattr(m.helper.__wrapped__, "__defaults__", (m.cached,)), "helper"),
+    "an attribute of a function": (lambda m: setattr(m.first, "n", 1), "first"),
+    "a base": (lambda m: setattr(m.Upper, "k", 3), "Upper.k"),
+    "another ufunc": (lambda m: setattr(m.Rich, "act", m.np.exp), "Rich.act"),
+    "another builtin": (lambda m: setattr(m.Rich, "root", m.math.exp), "Rich.root"),
+    "a partial": (lambda m: setattr(m.Rich, "partial", m.functools.partial(pow, 3)), "Rich.partial"),
+    "a pattern": (lambda m: setattr(m.Rich, "pattern", re.compile("b+")), "Rich.pattern"),
+    "flags": (lambda m: setattr(m.Rich, "pattern", re.compile("a+", re.I)), "Rich.pattern"),
+    "an instance": (lambda m: setattr(m.Rich.plain, "n", 3), "Rich.plain.n"),
+    "a nested class": (lambda m: setattr(m.Rich.Inner, "k", 2), "Rich.Inner.k"),
+    "its function": (lambda m: setattr(m.Rich.Inner, "f", m.first), "Rich.Inner.f"),
+    "an array": (lambda m: m.Rich.array.fill(1), "Rich.array"),
+    "a tensor": (lambda m: m.Rich.tensor.fill_(1), "Rich.tensor"),
+    "a number's type": (lambda m: setattr(m.Upper, "k", 1.0), "Upper.k"),
+    "an order": (lambda m: m.Rich.several.update(a=m.Rich.several.pop("a")), "Rich.several"),
+    "functions": (lambda m: setattr(m.Rich, "functions", m.Rich.functions[::-1]), "Rich.functions"),
+    "a shared list": (lambda m: setattr(m.Rich, "standard", (*m.Rich.standard[:-1], range(4))), "standard"),
+    "an inner list": (lambda m: m.Rich.several["a"].append(1), "Rich.several"),
+    "a getter": (lambda m: setattr(m.Rich, "size", property(lambda self: 3)), "Rich.size"),
+    "another constant": (lambda m: setattr(m, "MARK", "b"), "Rich.MARK"),
+}
+
+
+@pytest.mark.parametrize(("change", "name"), CHANGES.values(), ids=CHANGES)
+def test_a_change_of_what_a_class_computes_is_refused(
+    session: Load, change: Callable[[Any], None], name: str
+) -> None:
+    module = session(f"{CELLS[0]}{RICH}")
+    with register_classes([module.Rich]) as (_, _, in_process):
+        assert not in_process
+    change(module)
+    with pytest.raises(InputError) as caught, register_classes([module.Rich]):
+        pass
+    assert not missing_facts(str(caught.value), "Rich: ", name, "again")
+
+
+def test_one_list_under_two_names_is_refused(session: Load) -> None:
+    text = "\n\nONE = [1]\nTWO = ONE\n\n\ndef zero(names):\n    return len(TWO) - len(ONE)\n"
+    kind = session(TEXT + text).Mine
+    with pytest.raises(InputError, match="are one object"), register_classes([kind]):
+        pass
+    with register_classes([session(TEXT + text.replace("[1]", "(1, 2)")).Mine]) as (plugins, _, _):
+        assert b"TWO = (1, 2)" in plugins[0].source
+
+
+def test_a_patch_of_a_module_is_refused(session: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = session(TEXT)
+    monkeypatch.setattr(module.np.random, "default_rng", module.make)
+    with pytest.raises(InputError, match=r"numpy\.random\.default_rng"), register_classes([module.Mine]):
+        pass
+
+
+def test_a_base_that_was_defined_again_is_refused_unless_it_is_the_same(
+    session: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = session(f"{CELLS[0]}{RICH}")
+    for k in (1, 3):
+        text = f"class Upper:\n    k = {k}\n    def g(self): return 1\n"
+        text = text if k == 3 else "class Upper:\n    k = 1\n"
+        monkeypatch.setitem(linecache.cache, "<cell>", (len(text), None, [text], "<cell>"))
+        redefine(module, text)
+        if k == 1:
+            with register_classes([module.Rich]):
+                continue
+        with pytest.raises(InputError, match="Upper"), register_classes([module.Rich]):
+            pass
+
+
+def test_the_class_in_use_is_taken_of_two_in_a_file(session: Load) -> None:
+    later = "class Upper:\n    k = 3\n\n\nclass Other(Upper):\n    k = 4\n"
+    module = session(f"{CELLS[0]}{RICH}")
+    before = source(module.Rich)
+    module = session(f"{CELLS[0]}{RICH}\n\nLAST = Upper\n\n\n{later}\n\nUpper = LAST\n")
+    with register_classes([module.Rich]) as (plugins, _, _):
+        assert plugins[0].source.decode() == before
+
+
+def test_what_nothing_can_compare_is_named(session: Load) -> None:
+    module = session(f"{CELLS[0]}{RICH.replace('mark = object()', 'mark = torch.Generator()')}")
+    with pytest.raises(InputError) as caught, register_classes([module.Rich]):
+        pass
+    assert not missing_facts(str(caught.value), "Rich: ", "Rich.mark", "Generator", "inside build")
+
+
+@pytest.mark.parametrize("name", ["all", "a,b", "a=b", "a:b", "a[b]", "a b", "", "-x", "../x"])
+def test_a_name_that_methods_cannot_spell_is_refused(session: Load, name: str) -> None:
+    kind = session(TEXT.replace('name="mine"', f"name={name!r}")).Mine
+    for register in (lambda: register_classes([kind]).__enter__(), lambda: add_method(kind)):
+        error = check_error(register, kind=InputError)
+        assert not missing_facts(str(error), "Mine", repr(name), "letters, digits")
+
+
 def test_classes_are_registered_for_the_length_of_the_block(session: Load) -> None:
     before = [(name, METHODS.origin(name)) for name in discover().names()]
     module = session(TEXT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.config.plugin_code import hash_method_code
+from bench.config.plugin_code import explain_whole_file, hash_method_code
 from tests.support.conformance import RIGHT
 
 FILE = '''
@@ -177,6 +177,14 @@ WHOLE = {
     "an unknown module": "import helpers",
     "a star": "from math import *",
     "a relative import": "from . import x",
+    "a frame's globals in a format": "def g(): yield\nx = '{0.gi_frame.f_globals[TAU]}'.format(g())",
+    "an attribute in a format": "x = '{0.scale}'.format(Base)",
+    "an item in a format": "x = '{0[0]}'.format(UNUSED)",
+    "an attribute in a format's width": "x = '{0:{1.scale}}'.format(1, Base)",
+    "an attribute in a format's mapping": "x = '{a.scale}'.format_map({'a': Base})",
+    "a generator's line": "def g(): yield\nx = repr(g().gi_code)",
+    "a docstring that numpy prints": "import numpy as np\ndef g(w): np.info(Base, output=w)",
+    "a private module": "from torch._sources import get_source_lines_and_file",
     "a module's own module": "x = torch.os",
     "a private part of a module": "x = torch._C",
     "the registry": "from bench.registry import METHODS",
@@ -197,6 +205,122 @@ WHOLE = {
     "a made class": "C = type('C', (), {})",
     "source read by a compiler": "@torch.jit.script\ndef g(): pass",
 }
+STATE = """
+import functools, operator, re
+import numpy as np
+from dataclasses import dataclass, field
+
+TABLE = {"a": 1}
+STOP = {"x"}
+ITEMS = [1]
+ROWS = np.zeros(3)
+LIMIT, TYPES, RX, SIZES = 2**3, (np.float32, "a"), re.compile("a"), frozenset({1, 2})
+
+
+class Held:
+    n = 0
+    names = []
+
+
+class Plain:
+    n = 0
+
+    def __init__(self, n):
+        self.n = n
+        self.rows = [n]
+
+    @classmethod
+    def make(cls):
+        return cls(1)
+
+    @property
+    def size(self):
+        return type(self).__name__, self.rows
+
+
+@dataclass
+class Settings:
+    n: int = 1
+    names: list[str] = field(default_factory=list)
+
+
+def get(name="a"):
+    return TABLE[name]
+
+
+def collect(x, into=[]):
+    into.append(x)
+    return into
+
+
+@functools.cache
+def cached():
+    return []
+
+
+def pure(x, limit=LIMIT):
+    out = {}
+    out["a"] = len(x)
+    out.update(b=limit)
+    return out
+
+
+class Mine:
+    def build(self, context):
+        return USED, self.card.n, LIMIT, Plain(1).n
+
+
+class Other:
+    def build(self, context):
+        OTHER
+        return self
+"""
+# What both methods use, and what the other one does.
+SHARED = {
+    "an update": ("STOP", "STOP.update({'b'})"),
+    "an item of a shared function": ("get()", "get(); x = get; x"),
+    "an operator": ("ITEMS", "operator.setitem(ITEMS, 0, 2)"),
+    "a loop": ("TABLE", "for d in (TABLE,): d['k'] = 1"),
+    "an alias": ("ITEMS", "x = ITEMS; x.append(1)"),
+    "an array": ("ROWS", "ROWS.fill(1)"),
+    "a class's list": ("Held", "Held.names.append(1)"),
+    "a class by an instance": ("Plain.n", "type(Plain(1)).n = 1"),
+    "a class by its bases": ("Plain.n", "type(self).mro()[1].n = 1"),
+    "a class in a tuple": ("Plain", "for c in (Plain,): c.n = 1"),
+    "a class that is passed": ("Plain.n", "x = Plain; x.n = 1"),
+    "a class as an instance": ("Plain.n", "Plain.__init__(Plain, 3)"),
+    "a method that bench calls": ("1", "for c in (Mine,): c.stages = 1"),
+    "an attribute that both have": ("1", "self.h = context; self.h.n = 3"),
+    "a default": ("collect(1)", "collect(2)"),
+    "a cache": ("cached()", "cached().append(2)"),
+    "a replaced self": ("1", "self = Mine; self.card = 3"),
+}
+APART = {
+    "its own list": ("LIMIT", "STOP.update({'b'})"),
+    "constants": ("LIMIT, TYPES, RX, SIZES", "LIMIT, TYPES, RX, SIZES"),
+    "pure functions": ("pure(context)", "return pure(self)"),
+    "classes": ("Plain.make(), Settings()", "return Plain(2).size, Settings(3), Plain.make()"),
+    "instances": ("Plain(1)", "self.n = Plain(3); self.rows = [1]; self.rows[0] = 2"),
+    "checks": ("Plain", "if isinstance(context, Plain) or type(context) is Held: raise ValueError"),
+}
+
+
+def both(used: str, other: str) -> str:
+    return STATE.replace("USED", used).replace("OTHER", other)
+
+
+@pytest.mark.parametrize(("used", "other"), SHARED.values(), ids=SHARED)
+def test_what_another_method_may_change_makes_the_whole_file_count(used: str, other: str) -> None:
+    compile(both(used, other), "mine.py", "exec")
+    assert code(both(used, other)) == ""
+    assert explain_whole_file(both(used, other).encode(), "Mine")
+
+
+@pytest.mark.parametrize(("used", "other"), APART.values(), ids=APART)
+def test_methods_that_share_what_stays_are_apart(used: str, other: str) -> None:
+    text = both(used, other)
+    assert explain_whole_file(text.encode(), "Mine") == ""
+    assert code(text) == code(both(used, "pass")) != ""
 
 
 @pytest.mark.parametrize("text", SAME.values(), ids=SAME)

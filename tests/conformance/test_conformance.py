@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[str, str, dict[str, str]]] = {
     "version": ("version=1", "version=0", {"card": "version 0;"}),
     "no equations": ('("v = h(seed, s)",)', "()", {"card": "no equations;"}),
     "long text on the card": (CARD, 'summary="a\\nb"', {"card": "several lines;"}),
-    "name": ('name="mine"', 'name="my method"', {"path": "the name 'my method';"}),
+    "name": ('name="mine"', 'name="aux"', {"path": "aux"}),
     "long name": ('name="mine"', f'name="{81 * "m"}"', {"path": f"the folder '{80 * 'm'}-"}),
     "option twice": (OPTION, f"{OPTION}, {OPTION}", {"options": "two options 'scale';"}),
     "no help": ('"no effect"', '""', {"options": "no help for 'scale';"}),
