@@ -105,7 +105,7 @@ def parse_options(
         if value is not None:
             arguments += _format_option(options[name], name, value, where)
     try:
-        context = command.make_context(where, [*arguments, "--", *words], help_option_names=["-h", "--help"])
+        context = command.make_context(where, [*arguments, "--", *words])
     except click.ClickException as error:
         message = error.format_message()
     else:

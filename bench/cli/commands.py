@@ -37,6 +37,11 @@ class HelpPanels(click.Command):
             )
         return [*super().get_params(ctx), self._all_option]
 
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return ``-h, --help``, whoever asks first: click keeps the option of the first context."""
+        ctx.help_option_names = ["-h", "--help"]
+        return super().get_help_option(ctx)
+
     def get_help(self, ctx: click.Context) -> str:
         """Return the help, styled on a terminal."""
         if is_styled():

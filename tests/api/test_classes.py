@@ -72,9 +72,10 @@ def test_a_script_gives_a_class_to_worker_processes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_another_class_of_the_name_is_another_specification(tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text(SOURCE + CALL)
-    (tmp_path / "two.py").write_text(SOURCE.replace("SIZE = 8", "SIZE = 16") + CALL)
-    (tmp_path / "three.py").write_text(SOURCE.replace("SIZE = 8", "SIZE = 8  # wide enough") + CALL)
+    here = CALL.replace("workers=2", "workers=1")
+    (tmp_path / "one.py").write_text(SOURCE + here)
+    (tmp_path / "two.py").write_text(SOURCE.replace("SIZE = 8", "SIZE = 16") + here)
+    (tmp_path / "three.py").write_text(SOURCE.replace("SIZE = 8", "SIZE = 8  # wide enough") + here)
     missing = {}
     for name in ("one", "two", "three"):
         command = [sys.executable, f"{name}.py"]
@@ -118,7 +119,7 @@ NOTEBOOK = """
 from bench.registry import add_method
 Own = add_method(Own)
 import bench
-print(bench.run("own", seeds="1-2", suite="toy", workers=2).missing)
+print(bench.run("own", seeds="1-2", suite="toy", workers=1).missing)
 print(bench.dry_run("ensemble:own+noise", seeds=1, suite="toy").state.tolist())
 """
 

@@ -42,16 +42,15 @@ def test_each_option_of_a_command_has_an_argument() -> None:
     assert set(get_type_hints(EncoderOptions)) <= exported | {"campaign"}
 
 
-@pytest.mark.slow
 def test_a_run_leaves_the_bytes_of_the_command(cli: Any, tmp_path: Path) -> None:
-    cli("run", "--methods", "simcse", "--seeds", "1-2", *(f"--set={k}={v}" for k, v in SHORT.items()))
-    results = bench.run("simcse", seeds=[1, 2], set=SHORT, results="own")
-    assert stable_bytes(tmp_path / "results") == stable_bytes(tmp_path / "own")
+    words = ("--methods", "noise,word_overlap", "--seeds", "1-2", "--suite", "toy")
+    assert cli("run", *words, "--set", "noise.scale=2")[0] == 0
+    given: dict[str, Any] = {"suite": "toy", "set": {"noise.scale": 2}, "results": "own/results"}
+    results = bench.run(["noise", "word_overlap"], seeds=[1, 2], **given)
+    assert stable_bytes(tmp_path) == stable_bytes(tmp_path / "own")
+    assert len(stable_bytes(tmp_path)) == 6
     assert results.missing == 0
-    assert [record.seed for record in results.records] == [1, 2]
-    assert bench.dry_run("simcse", seeds="1-3", set=SHORT, results="own").state.tolist() == [
-        *("done", "done", "to do")
-    ]
+    assert bench.dry_run("noise", seeds="1-3", **given).state.tolist() == ["done", "done", "to do"]
 
 
 def test_help_lists_every_option() -> None:
@@ -64,6 +63,7 @@ def test_help_lists_every_option() -> None:
         assert [name for name in get_type_hints(options) if f"\n    {name}: " not in text] == []
 
 
+@pytest.mark.slow
 def test_a_run_prints_nothing_and_keeps_the_lines(capfd: pytest.CaptureFixture[str]) -> None:
     results = bench.run(["noise", "simcse"], seeds=1, set=SHORT)
     assert capfd.readouterr() == ("", "")
@@ -105,7 +105,8 @@ def test_an_interrupt_leaves_partial_results(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_ctrl_c_ends_workers_and_keeps_what_is_finished(tmp_path: Path, whole_group: bool) -> None:
     call = "bench.run('noise,slow=noise[wait=60]', seeds=1, suite='toy', workers=2)"
-    code = f"import bench\nresults = {call}\nprint(results.interrupted, results.missing)\n"
+    deaf = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # born in the background
+    code = f"{deaf}\nimport bench\nresults = {call}\nprint(results.interrupted, results.missing)\n"
     (tmp_path / "script.py").write_text(code)
     script = subprocess.Popen(
         [sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -167,6 +168,7 @@ def test_a_plugin_is_forgotten_after_the_call(tmp_path: Path) -> None:
         bench.dry_run("align_uniform")
 
 
+@pytest.mark.slow
 def test_the_users_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
@@ -212,6 +214,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
+@pytest.mark.slow
 def test_train_gives_the_encoder_of_a_run() -> None:
     encoder = bench.train("simcse", seed=1, set=SHORT)
     assert encoder.encode(["a dog runs"]).dtype == np.float32
@@ -242,6 +245,7 @@ def test_tune_chooses_on_the_dev_set() -> None:
     assert results.records[0].options["lr"] == tuned.best
 
 
+@pytest.mark.slow
 def test_the_sessions_torch_settings_change_nothing() -> None:
     import torch
 
@@ -283,6 +287,7 @@ def test_an_instance_is_refused_with_what_to_give() -> None:
         bench.run(type("Own", (), {"card": None})())
 
 
+@pytest.mark.slow
 def test_an_encoder_is_saved_for_other_libraries() -> None:
     encoder = bench.train("simcse", seed=1, set=SHORT, out="simcse-1")
     again = bench.load("simcse-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import linecache
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from bench.execution.runner import run_plan
 from bench.plan.plan import make_plan
 from bench.registry import METHODS, add_method, discover
 from tests.support.cli import Cli, refusal
+from tests.support.house import ROOT
 from tests.support.messages import check_error, missing_facts
 from tests.support.session import CELLS, TEXT
 
@@ -496,9 +498,16 @@ if __name__ == "__main__":
 def test_workers_run_a_class_of_a_notebooks_cell(session: Load, tmp_path: Path) -> None:
     pytest.importorskip("IPython")
     (tmp_path / "script.py").write_text(SCRIPT)
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])  # the script imports tests
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[-2] == "False ['ran', 'ran']", done.stderr
     (kept,) = (tmp_path / "results/local/plugins").iterdir()
     assert kept.read_text() == source(session(TEXT).Mine)  # a script's class of the same text
