@@ -25,11 +25,15 @@ from bench.registry import METHODS
 from tests.support.cli import stable_bytes
 
 SHORT: dict[str, Any] = {"simcse.steps": 2, "simcse.eval_every": 2, "simcse.batch_size": 8}
+TRAINED: dict[str, Any] = {"set": SHORT, "corpus": "corpus.txt", "dev": "toy"}
+QUICK: dict[str, Any] = {**TRAINED, "suite": "toy"}
+"""A training of two steps on a small text."""
 
 
 @pytest.fixture(autouse=True)
 def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus.txt").write_text("".join(f"a dog sees {number} cats\n" for number in range(64)))
 
 
 def test_each_option_of_a_command_has_an_argument() -> None:
@@ -65,10 +69,10 @@ def test_help_lists_every_option() -> None:
 
 @pytest.mark.slow
 def test_a_run_prints_nothing_and_keeps_the_lines(capfd: pytest.CaptureFixture[str]) -> None:
-    results = bench.run(["noise", "simcse"], seeds=1, set=SHORT)
+    results = bench.run(["noise", "simcse"], seeds=1, **QUICK)
     assert capfd.readouterr() == ("", "")
     assert sum("avg" in line for line in results.messages) == 2
-    bench.run("noise", seeds=2, progress=True)
+    bench.run("noise", seeds=2, suite="toy", progress=True)
     assert "noise seed 2" in capfd.readouterr().err
 
 
@@ -176,7 +180,7 @@ def test_the_users_process_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     environment = dict(os.environ)
     before = signal.getsignal(signal.SIGTERM), str(np.random.get_state())  # noqa: NPY002
-    bench.run("simcse", seeds=1, set=SHORT)
+    bench.run("simcse", seeds=1, **QUICK)
     assert os.environ.keys() - environment.keys() <= {"TOKENIZERS_PARALLELISM"}
     assert (signal.getsignal(signal.SIGTERM), str(np.random.get_state())) == before  # noqa: NPY002
     assert constants.HF_HUB_OFFLINE is False
@@ -216,11 +220,11 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_train_gives_the_encoder_of_a_run() -> None:
-    encoder = bench.train("simcse", seed=1, set=SHORT)
+    encoder = bench.train("simcse", seed=1, **TRAINED)
     assert encoder.encode(["a dog runs"]).dtype == np.float32
-    results = bench.run("simcse", seeds=1, set=SHORT)
+    results = bench.run("simcse", seeds=1, **QUICK)
     assert not any("trained" in line for line in results.messages)
-    again = bench.train("simcse", seed=1, set=SHORT)
+    again = bench.train("simcse", seed=1, **TRAINED)
     assert np.array_equal(again.encode(["a dog runs"]), encoder.encode(["a dog runs"]))
 
 
@@ -235,13 +239,13 @@ def test_train_refuses_a_wrong_seed(method: str, seed: int | None, word: str) ->
 @pytest.mark.slow
 def test_tune_chooses_on_the_dev_set() -> None:
     rates = [1e-5, 1e-3]
-    tuned = bench.tune("simcse", rates, set=SHORT)
+    tuned = bench.tune("simcse", rates, **TRAINED)
     assert list(tuned.scores) == rates
     assert tuned.best == max(rates, key=tuned.scores.__getitem__)
     assert tuned.setting == {**{name: str(value) for name, value in SHORT.items()}, "simcse.lr": tuned.best}
     assert repr(tuned).splitlines()[0] == f"simcse, best lr: {tuned.best!r}"
     assert f"lr = {tuned.best!r}" in tuned.toml
-    results = bench.run("simcse", seeds=1, set=tuned.setting)
+    results = bench.run("simcse", seeds=1, **{**QUICK, "set": tuned.setting})
     assert results.records[0].options["lr"] == tuned.best
 
 
@@ -249,11 +253,11 @@ def test_tune_chooses_on_the_dev_set() -> None:
 def test_the_sessions_torch_settings_change_nothing() -> None:
     import torch
 
-    plain = bench.run("simcse", seeds=1, set=SHORT, campaign="plain", results="a", workers=1)
+    plain = bench.run("simcse", seeds=1, results="a", workers=1, **QUICK)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
         torch.set_default_dtype(torch.float64)
         try:
-            within = bench.run("simcse", seeds=1, set=SHORT, campaign="plain", results="b", workers=1)
+            within = bench.run("simcse", seeds=1, results="b", workers=1, **QUICK)
             assert torch.get_default_dtype() == torch.float64
         finally:
             torch.set_default_dtype(torch.float32)
@@ -289,11 +293,11 @@ def test_an_instance_is_refused_with_what_to_give() -> None:
 
 @pytest.mark.slow
 def test_an_encoder_is_saved_for_other_libraries() -> None:
-    encoder = bench.train("simcse", seed=1, set=SHORT, out="simcse-1")
+    encoder = bench.train("simcse", seed=1, out="simcse-1", **TRAINED)
     again = bench.load("simcse-1")
     assert np.array_equal(again.encode(["a dog runs"]), encoder.encode(["a dog runs"]))
     with pytest.raises(bench.InputError, match="simcse-1"):
-        bench.train("simcse", seed=1, set=SHORT, out="simcse-1")
+        bench.train("simcse", seed=1, out="simcse-1", **TRAINED)
     with pytest.raises(bench.InputError, match="cpu"):
         bench.load("simcse-1", "gpu")
 
