@@ -56,7 +56,6 @@ class RowRemoval:
 
 def open_campaign(results: Path, name: str, *, where: str) -> ResultStore:
     """Return a campaign on disk; raises InputError for a missing one, a wrong name or a link."""
-    _clear_leftovers(results)
     store = _name_store(results, name, where)
     if store.root.is_symlink():
         what, hint = f"'{name}' is a link to {store.root.resolve()}", "work on the folder itself"
@@ -102,6 +101,7 @@ def rename_campaign(results: Path, old: str, new: str, *, dry_run: bool = False)
     check_idle(store)
     files = len(walk_folder(store.root).files)
     if not dry_run:
+        _clear_leftovers(results)
         with _storage_errors(store.root):
             store.root.rename(target)
     return files, _list_stale_files(store.root if dry_run else target)
@@ -123,6 +123,7 @@ def copy_campaign(results: Path, old: str, new: str, *, dry_run: bool = False) -
         what = "this is a link, or can't be read"
         raise InputError(what, where=str(odd[0]), hint="put the file or folder itself there")
     if not dry_run:
+        _clear_leftovers(results)
         commit = partial(_refuse_taken, target)
         with _storage_errors(target), create_folder_atomically(target, commit) as folder:
             shutil.copytree(store.root, folder, dirs_exist_ok=True, ignore=_ignore_process_files)
@@ -251,6 +252,7 @@ def _list_notes(
 def _remove_folders(folders: Sequence[Path], results: Path) -> None:
     """Take folders out of sight at once, then remove their files."""
     # names in the results folder that no campaign has: a killed process leaves no half row
+    _clear_leftovers(results)
     moved = []
     for folder in folders:
         with _storage_errors(folder):
