@@ -18,7 +18,17 @@ import pytest
 from bench.records.environment import CHECKOUT_FOLDERS
 from tests.support.house import ROOT, module_files
 
-FEATURES = ("training_probes", "gate", "gradient", "papers", "verify", "exchange", "site", "conformance")
+FEATURES = (
+    "training_probes",
+    "gate",
+    "gradient",
+    "papers",
+    "verify",
+    "exchange",
+    "imports",
+    "site",
+    "conformance",
+)
 """Rooms that a run does without: no room but those of FEATURES and FACE imports one."""
 FACE = ("__main__", "api", "__init__")
 ROOMS = (  # each imports only from those before it; a room is a folder or a module of bench/
