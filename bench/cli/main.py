@@ -42,6 +42,7 @@ COMMANDS = {
     ),
     "Guard": ("bench.gate.command.check_command", "bench.verify.command.verify_command"),
     "Share": (
+        "bench.imports.command.import_command",
         "bench.cli.export.export_command",
         "bench.exchange.command.bundle_command",
         "bench.exchange.command.merge_command",
@@ -99,6 +100,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "bench export simcse --seed 1 --vectors train.txt --out vectors.npy",
     ),
     "gradient": ("bench gradient simcse --seed 1 --out gradient-simcse",),
+    "import": (
+        'bench import mteb:results --benchmark "MTEB(eng, v2)" --into board',
+        "bench import csv:table.csv --into paper",
+    ),
     "init": ("bench init my-method",),
     "list": ("bench list campaigns",),
     "merge": ("bench merge local.bench.zip --into results",),

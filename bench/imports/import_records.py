@@ -1,0 +1,161 @@
+"""Write published results as records of a campaign, and say what changed since the last import."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from bench.errors import InputError, NotComparableError
+from bench.imports.published import PublishedResults, PublishedRun
+from bench.records.imported import IMPORTED, is_imported
+from bench.records.look_alikes import find_record_look_alike
+from bench.records.record import AVERAGE, RunRecord
+from bench.records.store import ResultStore, predictions_to_npz
+
+
+@dataclass(frozen=True)
+class ScoreChange:
+    """A score of a row that differs from the last import: task, then and now, in the metric's unit."""
+
+    row: str
+    task: str
+    then: float
+    now: float
+
+
+@dataclass(frozen=True)
+class ImportOutcome:
+    """What an import wrote: numbers of rows, and the changed scores.
+
+    Args:
+        gone: Rows of an earlier import from this source that it no longer has; they stay.
+    """
+
+    added: int
+    unchanged: int
+    changed: tuple[ScoreChange, ...]
+    gone: tuple[str, ...]
+
+
+def make_record(run: PublishedRun, results: PublishedResults, profile: str) -> RunRecord:
+    """Return the record of a published run."""
+    options = {name: str(run.facts[name]) for name in ("revision",) if run.facts.get(name)}
+    tasks = {name: {"reference": False, **facts} for name, facts in run.tasks.items()}
+    provenance: dict[str, Any] = {IMPORTED: {**run.facts, **results.source}}
+    return RunRecord(
+        profile=profile,
+        method=run.method,
+        name=f"{IMPORTED}:{run.method}",
+        version=1,
+        options=options,
+        backbone=None,
+        seed=run.seed,
+        suite=results.suite,
+        tasks=tasks,
+        key="",
+        status="ok",
+        scores=run.scores,
+        notes=run.notes,
+        provenance=provenance,
+        timing={"started": datetime.now(UTC).isoformat(timespec="seconds")},
+    )
+
+
+def import_results(
+    store: ResultStore,
+    results: PublishedResults,
+    profile: str = IMPORTED,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    dry: bool = False,
+) -> ImportOutcome:
+    """Write the runs of a source into a campaign, each atomically; ``dry`` only compares.
+
+    Raises InputError for a row of the campaign that wasn't imported, NotComparableError for one on other
+    data.
+    """
+    records = [make_record(run, results, profile) for run in results.runs]
+    for record in records:
+        if look_alike := find_record_look_alike(record):
+            raise InputError(look_alike, where=str(results.source.get("label")), hint="rename it there")
+    old = _read_rows(store, profile, results.suite)
+    _check_rows(store, old.values(), records)
+    changed: list[ScoreChange] = []
+    added = unchanged = 0
+    if not dry:
+        store.prepare()
+    for run, record in zip(results.runs, records, strict=True):
+        then = old.get((record.method, record.seed))
+        differences = [] if then is None else list(_list_changes(then, record))
+        changed += differences
+        added += then is None
+        unchanged += then is not None and not differences
+        if not dry and (then is None or not _is_same(then, record, run)):
+            with store.claim(record.place, wait=True):
+                store.write(record.place, record, run.predictions)
+        progress(1)
+    here = {(record.method, record.seed) for record in records}
+    label = results.source.get("kind"), results.source.get("label")
+    gone = [key for key, record in old.items() if key not in here and _source_label(record) == label]
+    names = tuple(_row_name(*key) for key in gone)
+    return ImportOutcome(added, unchanged, tuple(changed), names)
+
+
+def _read_rows(store: ResultStore, profile: str, suite: str) -> dict[tuple[str, int | None], RunRecord]:
+    """Return the campaign's records of a profile and suite, by row and seed."""
+    if not store.root.is_dir():
+        return {}
+    records = store.records() if any(store.root.glob("*/*/*/*.json")) else []
+    same = (record for record in records if (record.profile, record.suite) == (profile, suite))
+    return {(record.method, record.seed): record for record in same}
+
+
+def _check_rows(store: ResultStore, old: Iterable[RunRecord], new: list[RunRecord]) -> None:
+    """Refuse to replace what was run here, and to join other data."""
+    data = {name: facts["sha256"] for name, facts in new[0].tasks.items()} if new else {}
+    places = {record.place for record in new}
+    for record in old:
+        where = str(store.path(record.place))
+        if record.place in places and not is_imported(record):
+            what, hint = f"{record.method} was run here", "name another campaign with --into"
+            raise InputError(what, where=where, hint=hint)
+        if record.place not in places and _data_hashes(record) != data:
+            what = f"{record.method} stands in this campaign with other tasks or versions of the data"
+            hint = "name another campaign with --into"
+            raise NotComparableError(what, where=where, hint=hint)
+
+
+def _data_hashes(record: RunRecord) -> dict[str, str]:
+    return {name: facts["sha256"] for name, facts in record.tasks.items()}
+
+
+def _list_changes(then: RunRecord, now: RunRecord) -> Iterator[ScoreChange]:
+    """Yield the scores of tasks that differ, or only the average's."""
+    row, any_task = _row_name(now.method, now.seed), False
+    for task in (*now.tasks, AVERAGE):
+        was, is_now = then.score(task), now.score(task)
+        if was != is_now and is_now is not None and not (task == AVERAGE and any_task):
+            any_task = True
+            yield ScoreChange(row, task, float("nan") if was is None else was, is_now)
+
+
+def _is_same(then: RunRecord, now: RunRecord, run: PublishedRun) -> bool:
+    """Return whether a record says the same as a published run, but for its time."""
+    digest = None
+    if run.predictions is not None:
+        digest = hashlib.sha256(predictions_to_npz(run.predictions)).hexdigest()
+    blank: dict[str, Any] = {"timing": {}, "key": "", "predictions": None}
+    same = (then.predictions or {}).get("sha256") == digest
+    return same and replace(then, **blank) == replace(now, **blank)
+
+
+def _row_name(method: str, seed: int | None) -> str:
+    return method if seed is None else f"{method}#{seed}"
+
+
+def _source_label(record: RunRecord) -> tuple[object, object]:
+    facts = record.provenance.get(IMPORTED, {})
+    return facts.get("kind"), facts.get("label")

@@ -1,0 +1,47 @@
+"""Records of results that were made elsewhere: scores as published, which nobody here has checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bench.records.record import RunRecord
+
+IMPORTED = "imported"
+"""Profile of imported records, block of their provenance, and how their registered name begins."""
+
+
+def is_imported(record: RunRecord) -> bool:
+    """Return whether a record's scores were made elsewhere."""
+    return record.name.startswith(f"{IMPORTED}:")
+
+
+def import_facts(record: RunRecord) -> Mapping[str, Any]:
+    """Return what the source says of an imported record; empty for others."""
+    facts = record.provenance.get(IMPORTED, {}) if is_imported(record) else {}
+    return facts if isinstance(facts, Mapping) else {}
+
+
+def describe_source(record: RunRecord) -> str:
+    """Return in words where an imported record comes from, such as "mteb:results, commit 0123abc, CC0"."""
+    facts = import_facts(record)
+    parts = [f"{facts.get('kind')}:{facts.get('label')}"]
+    if commit := facts.get("commit"):
+        parts.append(f"commit {str(commit)[:10]}")
+    parts += [str(facts[name]) for name in ("date", "licence") if facts.get(name)]
+    return ", ".join(parts)
+
+
+def describe_imports(records: Iterable[RunRecord]) -> str:
+    """Return a note on the imported rows among records, or ""."""
+    records = list(records)
+    imported = [record for record in records if is_imported(record)]
+    if not imported:
+        return ""
+    sources = "; ".join(dict.fromkeys(map(describe_source, imported)))
+    recomputed = [record for record in imported if record.predictions is not None]
+    rows = "All rows are" if len(imported) == len(records) else f"{len(imported)} of {len(records)} runs are"
+    how = "scores as published, which nobody here has checked"
+    if len(recomputed) == len(imported):
+        how = "their scores are recomputed from published predictions"
+    return f"{rows} imported ({sources}): {how}."
