@@ -8,6 +8,7 @@ from datetime import date
 
 from bench.config.profiles import load_profile, profile_names
 from bench.data.suites import SUITES
+from bench.records.imported import describe_source, is_imported
 from bench.records.record import NOT_RECOMPUTED, RunRecord
 from bench.records.timing import start_date
 from bench.reports.record_groups import (
@@ -77,6 +78,7 @@ def describe_setting(records: Sequence[RunRecord]) -> str:
         _describe_machines(readable),
         _describe_dates(readable),
         describe_recomputation(readable),
+        _describe_sources(readable),
     ]
     return " · ".join(filter(None, facts))
 
@@ -89,6 +91,8 @@ def is_synthetic(records: Iterable[RunRecord]) -> bool:
 
 def describe_recomputation(records: Sequence[RunRecord]) -> str:
     """Say whether a report computed the scores again from the stored predictions."""
+    if records and all(is_imported(record) and record.predictions is None for record in records):
+        return "scores as published elsewhere"
     doubtful = sum(any(note.startswith(NOT_RECOMPUTED) for note in record.notes) for record in records)
     if not doubtful:
         return "scores recomputed from predictions"
@@ -164,6 +168,12 @@ def _describe_dates(records: Sequence[RunRecord]) -> str:
         return f"{first.day} {first:%b %Y} to {last.day} {last:%b %Y}"
     month = "" if first.month == last.month else f" {first:%b}"
     return f"{first.day}{month} to {last.day} {last:%b %Y}"
+
+
+def _describe_sources(records: Sequence[RunRecord]) -> str:
+    """Name where imported rows come from."""
+    sources = {describe_source(record) for record in records if is_imported(record)}
+    return _join_few("imported from", "sources of imported rows", sources)
 
 
 def _join_few(one: str, several: str, names: set[str]) -> str:

@@ -12,6 +12,7 @@ from bench.comparison.row_lookup import find_row, search_rows
 from bench.comparison.selection import group_by
 from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError
+from bench.records.imported import is_imported
 from bench.records.record import RunRecord
 from bench.render.method_names import printed_name
 from bench.render.row_names import RowNames, RowParts, name_rows
@@ -117,6 +118,9 @@ def use_short_ids(campaign: Campaign) -> Campaign:
     rows = {}
     for row, runs in by_method(campaign.records).items():
         options = _split_options(runs[0])
+        if is_imported(runs[0]):
+            rows[row] = _imported_parts(runs[0])
+            continue
         rows[row] = RowParts(runs[0].name, row if options is None else runs[0].name, options or ())
     named = name_rows(rows, "{}[{}]", ",")
     return replace(campaign, names=named.names, footnotes=named.footnotes)
@@ -153,6 +157,8 @@ def _split_options(record: RunRecord) -> tuple[str, ...] | None:
 
 
 def _record_parts(record: RunRecord) -> RowParts:
+    if is_imported(record):
+        return _imported_parts(record)
     head, options = record.name, _split_options(record)
     if checkpoint := released_checkpoint(record):
         name = f"{printed_name(checkpoint.method)} ({_backbone_name(checkpoint.backbone)}, released)"
@@ -168,6 +174,11 @@ def _record_parts(record: RunRecord) -> RowParts:
     name = next((print_name for name, print_name in printed if print_name != name), head)
     name = {"untrained": backbone, "whitening": f"{backbone}-whitening"}.get(head, name)
     return RowParts(head, name, options)
+
+
+def _imported_parts(record: RunRecord) -> RowParts:
+    """Return the name of an imported row, without the organisation; where rows share it, ids stay."""
+    return RowParts(record.name, record.method.rpartition("/")[2] or record.method)
 
 
 def _read_names(path: Path, records: Sequence[RunRecord], known: Sequence[RunRecord]) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.comparison.selection import group_by
 from bench.errors import DataError, InputError, NotComparableError
 from bench.records.fingerprint import FACTS, compute_family_key
+from bench.records.imported import is_imported
 from bench.records.record import ALL, AVERAGE, EXTERNAL, NOT_RECOMPUTED, RunRecord, is_supervised
 from bench.render.grid import SCALE, ScoreCell, summarise_values
 
@@ -22,6 +23,8 @@ LONG_COLUMNS = (
     *("status", "reason", "note"),
 )
 
+MADE_ELSEWHERE = "made elsewhere, as published"
+"""Heading of imported rows."""
 SUPERVISED_GROUP = "learned from labelled pairs"
 """Heading of supervised rows, see :func:`encoder_group`."""
 LAST_NOTE = (
@@ -204,6 +207,8 @@ def encoder_group(record: RunRecord) -> str:
     """Return the kind of encoder that a method makes, for the groups of a table."""
     if is_supervised(record):
         return SUPERVISED_GROUP
+    if is_imported(record):
+        return MADE_ELSEWHERE
     if record.name in EXTERNAL_MODELS:
         return "checkpoints as they are"
     if not record.training.get("stages"):
@@ -237,7 +242,8 @@ def table_facts(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[tuple[
             continue
         entries = []
         for record in records:
-            external = fact.name in _OF_MODEL and record.name in EXTERNAL_MODELS
+            foreign = record.name in EXTERNAL_MODELS or is_imported(record)
+            external = fact.name in _OF_MODEL and foreign
             untrained = fact.name in _OF_TRAINING and not record.training.get("stages")
             value = fact.value(record)
             if not external and not untrained and value not in (None, "", {}):

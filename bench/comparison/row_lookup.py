@@ -52,6 +52,8 @@ def search_rows(text: str, names: Collection[str], records: Iterable[RunRecord] 
         return same
     if printed := _PRINTED.fullmatch(text.strip()):
         text = f"{printed[1]}[{printed[2]}]"
+    if ends := [name for name in names if _fold(name.rpartition("/")[2]) == _fold(text)]:
+        return ends
     head, bracket, _ = text.partition("[")
     rows = _list_rows_of_method(head, names, records)
     if not bracket:

@@ -21,6 +21,7 @@ from bench.plan.job import Job, make_job
 from bench.plan.plan import Plan, make_plan
 from bench.records import fingerprint
 from bench.records.environment import whole_file_methods
+from bench.records.imported import is_imported
 from bench.records.record import EXTERNAL, RunRecord, comparable_measurements, is_supervised
 from bench.registry import discover
 
@@ -177,6 +178,9 @@ def build_rerun_spec(
     results: Path,
 ) -> RunSpec:
     """Return the specification that repeats a record's cell; see :func:`rerun_record`."""
+    if is_imported(record):
+        what = "the record is of results that were made elsewhere"
+        raise InputError(what, where=record.method, expected="a record of bench run")
     profile, _, other_backbone = record.profile.partition("@")
     external = record.name in EXTERNAL
     _check_plugins(record)

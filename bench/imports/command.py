@@ -10,7 +10,7 @@ import click
 from bench.cli import completion
 from bench.cli.commands import bench_command
 from bench.cli.modes import given_parameters
-from bench.cli.options import PATH, results_option
+from bench.cli.options import results_option
 from bench.cli.strict_options import Panel, strict_option
 from bench.cli.terminal import progress_bar
 from bench.errors import InputError, printable

@@ -65,6 +65,11 @@ _TIMING = Block(
 ENCODER = Block(optional={"parts": is_count})
 _ENVIRONMENT = {**_each(is_text, "python", "platform", "device"), "versions": _VERSIONS}
 _GIT = {"commit": _OPTIONAL_TEXT, "dirty": Maybe(schema.is_boolean)}
+_SOURCE = _each(is_text, "repository", "commit", "date", "licence", "revision")
+_IMPORTED = Block(
+    {**_each(is_label, "kind", "label"), "sha256": is_text},
+    {**_SOURCE, **_each(Maybe(is_count), "n_parameters", "embed_dim")},
+)
 _PROVENANCE = Block(
     optional={
         "device": is_text,
@@ -74,6 +79,7 @@ _PROVENANCE = Block(
         "trained_with": MapOf(Block(optional=_ENVIRONMENT)),
         "git": Maybe(Block(optional=_GIT)),
         "transfer": Block(optional={"solver": is_text}),
+        "imported": _IMPORTED,
         "evaluation_precision": Block(optional={"name": is_text}),
     }
 )

@@ -19,6 +19,7 @@ from bench.plan.job import MATCHED
 from bench.records.environment import plugin_file_hashes
 from bench.records.filesystem import model_stem
 from bench.records.fingerprint import training_arithmetic
+from bench.records.imported import is_imported
 from bench.records.integrity import AGAIN
 from bench.records.record import RunRecord
 from bench.registry import METHODS
@@ -35,13 +36,15 @@ def check_metadata(record: RunRecord, verified: Verification) -> Iterator[Proble
         yield from _check_card(record)
         yield from _check_members(record)
         yield from check_method_id(record, verified)
+    elif is_imported(record):
+        verified.as_recorded["imported rows: names, revisions and sizes, as their source says"] += 1
     elif record.name not in plugin_file_hashes(record.provenance):  # which --plugin checks by their file
         verified.unchecked[f"method {record.name}: unknown here"] += 1
     yield from _check_plugins(record)
     profile = record.profile.partition("@")[0]
-    if profile not in profiles.profile_names():
+    if profile not in profiles.profile_names() and not is_imported(record):
         verified.unchecked[f"profile {profile}: unknown here"] += 1
-    if (other := METHODS.called(record.method)) not in (None, record.name):
+    if (other := METHODS.called(record.method)) not in (None, record.name) and not is_imported(record):
         what = f"it calls itself {record.method}, a name of {other}, but {record.name} made it"
         yield "method", what, AGAIN
     if "mteb" in record.provenance and not is_mteb(record.suite):

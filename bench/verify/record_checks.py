@@ -26,6 +26,7 @@ from bench.gate.kept_encoders import find_encoder_folder
 from bench.nn.model_folder import hash_model
 from bench.plan.plan import PlanInputs
 from bench.records.environment import plugin_file_hashes, sourceless_classes
+from bench.records.imported import is_imported
 from bench.records.integrity import (
     AGAIN,
     RecordClash,
@@ -192,7 +193,7 @@ def _count_recorded_facts(record: RunRecord, verified: Verification) -> None:
         verified.as_recorded[f"{TRAININGS} losses, dev scores, seconds"] += 1
     if record.probes:
         verified.as_recorded[PROBES] += 1
-    if record.timing:
+    if record.timing and not is_imported(record):
         verified.as_recorded[COSTS] += 1
 
 
@@ -277,6 +278,10 @@ def _check_scores(
     """Contradictions of scores with predictions and gold scores."""
     if record.status != "ok":
         return
+    if is_imported(record) and record.predictions is None:
+        verified.as_recorded[f"scores of {record.suite}, as published elsewhere"] += len(record.scores)
+        verified.unscored[where] = "imported without predictions"
+        return
     predictions = _read_predictions(store, record)
     if isinstance(predictions, tuple):
         yield predictions
@@ -348,6 +353,8 @@ def _plan_record_rerun(
     """
     if wrong:
         return None, ""
+    if is_imported(record):
+        return None, "imported: it was made elsewhere"
     if record.name not in METHODS.names():  # check_metadata reports it
         why = "unknown here"
         if record.name in plugin_file_hashes(record.provenance):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -12,26 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench.comparison.method_family import find_default_baseline
 from bench.comparison.selection import group_by
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS, Sweep
 from bench.errors import DataError
-from bench.records.record import RunRecord, count_training_sentences, safe_name, sum_training_seconds
+from bench.records.record import RunRecord, safe_name
 from bench.render.critical_difference import ranking_figure
-from bench.render.figure import MOST_ROWS, Figure, Kind, Series
+from bench.render.figure import MOST_ROWS, Figure, Series
 from bench.render.grid import SCALE, summarise_values
-from bench.render.method_names import printed_name
-from bench.render.point_plots import front_series
 from bench.reports.campaign import Campaign
-from bench.reports.method_choice import use_published_names
+from bench.reports.figures.cost_plots import cost_figures
+from bench.reports.figures.suite_records import SuiteRecords, figure_names, point_series
 from bench.reports.record_groups import (
     by_method,
     by_profile_and_suite,
     describe_provenance,
     finished_records,
     is_ranked,
-    main_metric,
     summarise_scores,
     task_list,
     task_scores,
@@ -54,7 +50,6 @@ if TYPE_CHECKING:
     from bench.stats.method_ranking import Ranking
 
 Values = tuple[float, ...]
-Points = Mapping[str, tuple[float, float]]
 _MOST_ORDERS = 2
 _CURVE_TITLES = {"loss": "Losses", "dev": "Dev curves", "rank": "Collapse"}
 CURVES = (
@@ -66,77 +61,15 @@ _FEWER = (
     "Losses have a panel each, for at most {most} methods: bench report --campaign {campaign} --methods A,B "
     "--figures FOLDER."
 )
-_LOG_SPAN, _MOST_STRETCH = 20, 1.5
-"""Ratios of the largest to the smallest: of costs on a logarithmic axis, of lengths of curves by step."""
+_MOST_STRETCH = 1.5
+"""Ratio of the longest curve to the shortest that share an axis of steps."""
 _NO_LOSSES = "No losses are kept in these records, so there is no loss curve; runs by this version keep them."
 
 
-class _SuiteRecords:
-    """Finished records of one profile and suite, with the names and titles of their figures."""
-
-    def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
-        first = records[0]
-        self.campaign, self.every_record, self.records = campaign, records, campaign.listed(records)
-        methods = by_method(self.records)
-        self.names = figure_names(campaign, methods)
-        footnotes = use_published_names(campaign).footnotes
-        self._options = {f"{footnotes[name]}." for name in self.names.values() if name in footnotes}
-        self.runs = {self.names[method]: runs for method, runs in methods.items()}
-        self.baseline = self.names.get(campaign.baseline or find_default_baseline(self.names) or "", "")
-        self.metric = main_metric(records)
-        self.average = f"average, {self.metric.capitalize()} x 100"
-        self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
-        self._on = f"{first.suite}, {first.profile}"
-        self.source = describe_provenance(records, campaign.name)
-
-    def figure(
-        self, name: str, section: str, subject: str, kind: Kind, axes: tuple[str, str], **fields: Any
-    ) -> Figure:
-        """Return a figure of these records; its note ends with the options that names leave out."""
-        facts = fields | {"note": self.note(fields.get("note", ""))}
-        return Figure(self.name(name), section, self.title(subject), kind, *axes, self.source, **facts)
-
-    def note(self, note: str) -> str:
-        """Return a figure's note with the options that its names leave out."""
-        return " ".join(filter(None, [note, *sorted(self._options)]))
-
-    def name(self, name: str) -> str:
-        """Return a figure's full name, which is its file's."""
-        return f"{self._name}-{name}"
-
-    def title(self, subject: str) -> str:
-        """Return a figure's title."""
-        return f"{subject}: {self._on}"
-
-    def scatter(
-        self, name: str, section: str, subject: str, axes: tuple[str, str], points: Points, note: str = ""
-    ) -> Iterator[Figure]:
-        """Yield a figure with a point a method, if there are two."""
-        if len(points) > 1:
-            facts = {"series": point_series(points), "note": note, "highlight": self.baseline}
-            yield self.figure(name, section, subject, "points", axes, **facts)
-
-
-def figure_names(campaign: Campaign, methods: Iterable[str]) -> dict[str, str]:
-    """Return methods' names in figures by id: the chosen ones, otherwise those of papers."""
-    named = use_published_names(campaign).names
-    names = {method: named.get(method) or printed_name(method) for method in methods}
-    counts = Counter(names.values())
-    return {method: name if counts[name] == 1 else method for method, name in names.items()}
-
-
-def point_series(points: Points) -> tuple[Series, ...]:
-    """Return a labelled series of one point a method, or one series of many methods."""
-    if len(points) > MOST_ROWS:
-        x, y = zip(*points.values(), strict=True)
-        return (Series("methods", x, y, labels=tuple(points)),)
-    return tuple(Series(method, (x,), (y,), (), (method,)) for method, (x, y) in points.items())
-
-
-def _suites(campaign: Campaign) -> Iterator[_SuiteRecords]:
+def _suites(campaign: Campaign) -> Iterator[SuiteRecords]:
     for records in map(finished_records, by_profile_and_suite(campaign.records)):
         if campaign.listed(records):
-            yield _SuiteRecords(campaign, records)
+            yield SuiteRecords(campaign, records)
 
 
 def suite_figures(campaign: Campaign) -> list[Figure]:
@@ -149,7 +82,7 @@ def suite_figures(campaign: Campaign) -> list[Figure]:
 def page_suite_figures(campaign: Campaign) -> list[Figure]:
     """Return the figures of each profile and suite that a page doesn't show as a table."""
     parts = (
-        *(_group_figure, _rank_figure, _cost_figures, _curve_figures),
+        *(_group_figure, _rank_figure, cost_figures, _curve_figures),
         *(_probe_figures, _gain_figure, _cosine_figure),
     )
     return [figure for suite in _suites(campaign) for part in parts for figure in part(suite)]
@@ -160,7 +93,7 @@ def group_figures(campaign: Campaign) -> list[Figure]:
     return list(chain.from_iterable(map(_group_figure, _suites(campaign))))
 
 
-def _group_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+def _group_figure(suite: SuiteRecords) -> Iterator[Figure]:
     """Methods by their average, with bars over the groups: a critical-difference diagram."""
     ranking = _ranked_rows(suite)
     if not 2 <= len(ranking.methods) <= MOST_ROWS:
@@ -174,14 +107,14 @@ def _group_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     yield ranking_figure(renamed, *names, suite.source, scale=SCALE, note=suite.note(note))
 
 
-def _ranked_rows(suite: _SuiteRecords) -> Ranking:
+def _ranked_rows(suite: SuiteRecords) -> Ranking:
     """Tests of all pairs of the suite's ranked rows."""
     supervised = suite.campaign.rank_supervised
     ranked = set(by_method(filter(partial(is_ranked, supervised=supervised), suite.records)))
     return run_pairwise_tests(suite.campaign, suite.every_record).of().among(ranked)
 
 
-def _rank_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+def _rank_figure(suite: SuiteRecords) -> Iterator[Figure]:
     """Every method's confidence set of ranks, the best first."""
     ranking = _ranked_rows(suite)
     rows, bars, places = [], [], []
@@ -201,7 +134,7 @@ def _rank_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     yield suite.figure("ranks", "ranks", "Rank, 95% confidence set", "ranks", axes, series=series, **facts)
 
 
-def _task_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+def _task_figure(suite: SuiteRecords) -> Iterator[Figure]:
     """Every method's score minus the baseline's, by task."""
     if suite.baseline not in suite.runs or len(suite.runs) < 2:
         return
@@ -233,7 +166,7 @@ def _mean_difference(runs: Sequence[RunRecord], reference: Sequence[RunRecord], 
     return SCALE * (means[0] - means[1])
 
 
-def _seed_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+def _seed_figure(suite: SuiteRecords) -> Iterator[Figure]:
     """Every seed's average, a row a method."""
     averages = method_averages(suite.campaign, suite.records)
     names = [suite.names[average.method] for average in averages]
@@ -252,46 +185,7 @@ def _seed_figure(suite: _SuiteRecords) -> Iterator[Figure]:
     yield suite.figure("seeds", "seeds", "Seeds", "strip", axes, series=tuple(series), rows=tuple(names))
 
 
-def _cost_figures(suite: _SuiteRecords) -> Iterator[Figure]:
-    """Average against the sentences or the CPU seconds of training, and against GMAC where measured."""
-    seconds: dict[str, tuple[float, float]] = {}
-    sentences: dict[str, tuple[float, float]] = {}
-    gmac: dict[str, tuple[float, float]] = {}
-    for method, runs in suite.runs.items():
-        mean = summarise_values(task_scores(runs)).mean
-        trained = [run for run in runs if run.training.get("stages")]
-        costs = [r.probes["cost"]["gmac"] for r in runs if "gmac" in r.probes.get("cost", {})]
-        measured = (
-            (seconds, list(map(sum_training_seconds, trained))),
-            (sentences, list(map(count_training_sentences, trained))),
-            (gmac, costs),
-        )
-        for points, values in measured:
-            if values and mean is not None:
-                points[method] = fmean(values), SCALE * mean
-    yield from _front_figure(suite, sentences, seconds)
-    if len(gmac) > MOST_ROWS:  # a few distinct costs, as most methods are one encoder
-        return
-    axes = "GMAC of a sentence", suite.average
-    yield from suite.scatter("gmac", "efficiency", "Score and inference", axes, gmac)
-
-
-def _front_figure(suite: _SuiteRecords, sentences: Points, seconds: Points) -> Iterator[Figure]:
-    """Average against the cost of training, with the Pareto front."""
-    known = all(cost > 0 for cost, _ in sentences.values())
-    points, label = (
-        (sentences, "sentences read in training") if known else (seconds, "CPU seconds of training")
-    )
-    if len(points) < 2:
-        return
-    costs = [cost for cost, _ in points.values()]
-    log = min(costs) > 0 and max(costs) > _LOG_SPAN * min(costs)
-    axes = f"{label}, log scale" if log else label, suite.average
-    facts = {"series": front_series(points), "log": log, "highlight": suite.baseline}
-    yield suite.figure("training", "efficiency", "Score and training", "front", axes, **facts)
-
-
-def _curve_figures(suite: _SuiteRecords) -> Iterator[Figure]:
+def _curve_figures(suite: SuiteRecords) -> Iterator[Figure]:
     """Loss, dev score and effective rank against the step of each method's last stage, over seeds."""
     for name, label, series in curve_series(suite.runs):
         note, axis = CURVES, "step"
@@ -352,7 +246,7 @@ def _mean_curve(line: str, runs: Sequence[RunRecord], key: str, scale: float) ->
     return Series(line, steps, tuple(map(fmean, columns)), band=band if several else ())
 
 
-def _probe_figures(suite: _SuiteRecords) -> Iterator[Figure]:
+def _probe_figures(suite: SuiteRecords) -> Iterator[Figure]:
     """Alignment and uniformity, CLS energy, and attention by layer."""
     runs = [] if suite.campaign.last else probed_runs(suite.records, suite.names.__getitem__)
     groups = group_by(runs, lambda run: run.method)
@@ -401,7 +295,7 @@ def _mean_value(runs: Sequence[ProbedRun], *path: str | int) -> float | None:
     return summarise_values([run.value(*path) for run in runs]).mean
 
 
-def _gain_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+def _gain_figure(suite: SuiteRecords) -> Iterator[Figure]:
     """Losses before and after their modification (gradient paradigm, Figure 1)."""
     runs = by_method(suite.records)
     losses = [loss for loss in LOSSES if loss in runs and f"m_{loss}" in runs]
@@ -420,7 +314,7 @@ def _gain_figure(suite: _SuiteRecords) -> Iterator[Figure]:
         yield suite.figure("gains", "gains", title, "strip", axes, series=tuple(series), rows=rows)
 
 
-def _cosine_figure(suite: _SuiteRecords) -> Iterator[Figure]:
+def _cosine_figure(suite: SuiteRecords) -> Iterator[Figure]:
     """Densities of the similarities of all test pairs, a line a method, from the kept predictions."""
     if suite.metric != "spearman" or len(suite.runs) > MOST_ROWS:  # only these predictions are similarities
         return

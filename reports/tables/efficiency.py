@@ -7,6 +7,7 @@ from statistics import fmean
 
 from bench.config.method_ids import split_outside_brackets
 from bench.data.published_tables import PublishedFigure, PublishedRow, load_figures
+from bench.records.imported import import_facts
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, format_number, mean_or_none
 from bench.render.method_names import printed_name
@@ -91,7 +92,8 @@ def _cost_cells(row: LeaderboardRow, records: Sequence[RunRecord]) -> tuple[Valu
 
 def _cost_facts(record: RunRecord) -> dict[str, float]:
     facts: dict[str, float] = record.probes.get("cost", {})
-    return facts
+    size = import_facts(record).get("n_parameters")
+    return facts if size is None else {**facts, "parameters": float(size)}
 
 
 def _add_published(grid: Grid, rows: Sequence[Sequence[RunRecord]]) -> Grid:

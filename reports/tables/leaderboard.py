@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from bench.records.imported import describe_imports, is_imported
 from bench.records.record import RunRecord, count_training_sentences, sum_training_seconds
 from bench.render.grid import (
     BEST,
@@ -387,9 +388,11 @@ def required_notes(
         lacking = [task for task, cell in row.cells.items() if cell.mean is None]
         if lacking and row.average is not None:
             notes.append(f"{campaign.shown(row.method)} has no {', '.join(lacking)}.")
-    odd = sorted({task for r in records for task, facts in r.tasks.items() if not facts["reference"]})
+    own = [record for record in records if not is_imported(record)]
+    odd = sorted({task for r in own for task, facts in r.tasks.items() if not facts["reference"]})
     if odd:
         notes.append(f"Not the reference data: {', '.join(odd)}.")
+    notes += filter(None, [describe_imports(records)])
     return [*notes, *selection_notes(records, campaign.shown), *dev_notes(records), *record_notes(records)]
 
 

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from bench.comparison.selection import group_by
 from bench.method_card import MethodCard
+from bench.records.imported import import_facts
 from bench.records.record import RunRecord, safe_name
 from bench.registry import own_methods
 from bench.render.grid import DASH, Grid
@@ -129,9 +130,9 @@ def _page_run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> Pa
 def encoder_parameters(record: RunRecord) -> int | None:
     """Return the parameters of all towers of a record's encoder, if known.
 
-    The probe ``cost`` counts them; provenance has the number of each tower.
+    The probe ``cost`` counts them, or an import's source; provenance has the number of each tower.
     """
-    counted = record.probes.get("cost", {}).get("parameters")
+    counted = import_facts(record).get("n_parameters") or record.probes.get("cost", {}).get("parameters")
     if counted is not None:
         return int(counted)
     facts = record.provenance.get("encoder", {})

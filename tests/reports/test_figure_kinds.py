@@ -15,7 +15,8 @@ from bench.render.figure import MOST_ROWS, Figure, Series
 from bench.render.point_plots import NamePlaces, front_series
 from bench.render.svg_marks import Axis, text_width
 from bench.reports.campaign import Campaign
-from bench.reports.figures.suite_plots import figure_names, suite_figures
+from bench.reports.figures.suite_plots import suite_figures
+from bench.reports.figures.suite_records import figure_names
 from tests.support.campaigns import make_record
 from tests.support.standings import campaign as standing
 

@@ -22,7 +22,7 @@ from bench.render.grid import format_score
 from bench.render.latex import DEVIATIONS, latex_document
 from bench.render.svg import KINDS
 from bench.reports.campaign import Campaign, make_campaign
-from bench.reports.figures.suite_plots import figure_names
+from bench.reports.figures.suite_records import figure_names
 from bench.reports.formats.paper_latex import STYLES, PaperStyle
 from bench.reports.report import TableOptions, all_figures, render_report
 from bench.reports.sections import SECTIONS, TABLES
