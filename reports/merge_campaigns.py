@@ -15,6 +15,7 @@ from bench.errors import DataError, InputError, NotComparableError, printable
 from bench.records.environment import strip_paths
 from bench.records.fingerprint import KEYED, find_fact_differences
 from bench.records.integrity import find_record_clashes
+from bench.records.imported import is_imported
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.render.grid import Grid
@@ -302,7 +303,11 @@ def _note_missing_predictions(store: ResultStore, records: Sequence[RunRecord]) 
     """The records; those that lack their predictions have a note that lists all such rows of a table."""
     notes: dict[int, str] = {}
     for group in by_profile_and_suite(records):
-        lacking = [record for record in finished_records(group) if not store.is_whole(record.place, record)]
+        lacking = []
+        for record in finished_records(group):
+            published = is_imported(record) and record.predictions is None  # as its own note says
+            if not published and not store.is_whole(record.place, record):
+                lacking.append(record)
         note = f"{_NO_PREDICTIONS}{', '.join(map(run_label, lacking))}."
         notes |= dict.fromkeys(map(id, lacking), note)
     noted = list(records)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.comparison.selection import format_seeds, group_by
+from bench.records.imported import is_imported
 from bench.records.record import RunRecord
 from bench.records.sealed_plan import PlannedCell, SealedPlan, find_foreign_plans, review_plan
 
@@ -132,7 +133,7 @@ def _table_lines(
         named = _list_records(foreign, campaign.shown)
         yield f"Made under another plan, which is not here: {named}."
     if plan is None:
-        if not foreign:
+        if not foreign and not all(map(is_imported, own)):
             yield NO_PLAN
         return
     asked = [cell for cell in plan.cells if _is_asked_for(campaign, cell)]

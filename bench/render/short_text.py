@@ -24,6 +24,8 @@ _REQUIRED = (
     "Not the planned analysis",
     "Not the reference data",
     "As recorded, under no seal",
+    "All rows are imported",
+    r"\d+ of \d+ runs are imported",
     "Items: left out: ",
     "Scores not recomputed: ",
     "Different code of method ",
