@@ -14,8 +14,8 @@ from bench.config.sweep_manifest import Manifest, load_manifests
 from bench.errors import DataError, InputError, NotComparableError, printable
 from bench.records.environment import strip_paths
 from bench.records.fingerprint import KEYED, find_fact_differences
-from bench.records.integrity import find_record_clashes
 from bench.records.imported import is_imported
+from bench.records.integrity import find_record_clashes
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord, safe_name
 from bench.records.store import ResultStore
 from bench.render.grid import Grid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,9 @@ _SOURCE = "mteb:FOLDER, csv:FILE or items:FILE"
     "--profile", default=IMPORTED, panel=Panel.MAIN, help="Profile of the rows, beside whose rows they stand."
 )
 @strict_option("--dry-run", is_flag=True, panel=Panel.MAIN, help="Only say what would be imported.")
+@strict_option(
+    "--details", is_flag=True, panel=Panel.OUTPUT, help="List every row that is left out, and every change."
+)
 @results_option
 def import_command(
     source: str,
@@ -94,6 +98,7 @@ def import_command(
     scale: str,
     profile: str,
     dry_run: bool,
+    details: bool,
     results: Path,
 ) -> None:
     """Import results that were made elsewhere: mteb's result files, a table of scores, or of items.
@@ -133,7 +138,7 @@ def import_command(
     store = ResultStore(results, into)
     with progress_bar("records", len(published.runs)) as advance:
         outcome = import_results(store, published, profile, advance, dry=dry_run)
-    _print_outcome(published, outcome, into, dry=dry_run)
+    _print_outcome(published, outcome, into, dry=dry_run, most=None if details else _MOST_LINES)
 
 
 def _parse_source(source: str) -> tuple[str, Path]:
@@ -153,30 +158,33 @@ def _check_options(kind: str) -> None:
             raise InputError(f"it is for {kinds}, not for {kind}", where=where, hint="leave it out")
 
 
-def _print_outcome(results: PublishedResults, outcome: ImportOutcome, campaign: str, *, dry: bool) -> None:
-    """Print what was imported, what was left out, and what changed."""
+def _print_outcome(
+    results: PublishedResults, outcome: ImportOutcome, campaign: str, *, dry: bool, most: int | None
+) -> None:
+    """Print what was imported, what was left out, and what changed, at most so many lines of each."""
     rows = len({run.method for run in results.runs})
     tasks = len(results.runs[0].tasks) if results.runs else 0
     verb = "would be imported" if dry else "imported"
-    text = f"{rows} rows, {len(results.runs)} runs, {tasks} tasks of {results.suite} {verb} into {campaign}"
-    click.echo(printable(f"{text}: {outcome.added} new, {outcome.unchanged} unchanged."))
+    runs = f"{len(results.runs)} runs of {rows} rows" if len(results.runs) > rows else f"{rows} rows"
+    text = f"{runs}, {tasks} tasks of {results.suite}, {verb} into {campaign}"
+    text += f": {outcome.added} new, {outcome.updated} updated, {outcome.unchanged} unchanged."
+    click.echo(printable(text))
     for note in results.notes:
         click.echo(printable(note))
-    _print_list(
-        f"Left out, {len(results.left_out)} rows", [f"{k}: {why}" for k, why in results.left_out.items()]
-    )
+    left_out = [f"{row}: {why}" for row, why in results.left_out.items()]
+    _print_list("Left out, {} rows", left_out, most)
     changes = [f"{c.row} {c.task}: {c.then:.6g} then, {c.now:.6g} now" for c in outcome.changed]
-    _print_list(f"Changed since the last import, {len(changes)} scores", changes)
-    _print_list(f"No longer in the source, kept in the campaign, {len(outcome.gone)}", outcome.gone)
+    _print_list("Changed since the last import, {} scores", changes, most)
+    _print_list("No longer in the source, kept in the campaign, {} runs", outcome.gone, most)
     if not dry:
         click.echo(f"bench report --campaign {campaign} prints the leaderboard.")
 
 
-def _print_list(title: str, lines: list[str] | tuple[str, ...]) -> None:
+def _print_list(title: str, lines: Sequence[str], most: int | None) -> None:
     if not lines:
         return
-    click.echo(f"{title}:")
-    for line in lines[:_MOST_LINES]:
+    click.echo(f"{title.format(f'{len(lines):,}')}:")
+    for line in lines[:most]:
         click.echo(printable(f"  {line}"))
-    if len(lines) > _MOST_LINES:
-        click.echo(f"  and {len(lines) - _MOST_LINES} more (--details)")
+    if most is not None and len(lines) > most:
+        click.echo(f"  and {len(lines) - most:,} more (--details)")

@@ -28,13 +28,14 @@ class ScoreChange:
 
 @dataclass(frozen=True)
 class ImportOutcome:
-    """What an import wrote: numbers of rows, and the changed scores.
+    """What an import wrote: numbers of runs, and the changed scores.
 
     Args:
         gone: Rows of an earlier import from this source that it no longer has; they stay.
     """
 
     added: int
+    updated: int
     unchanged: int
     changed: tuple[ScoreChange, ...]
     gone: tuple[str, ...]
@@ -84,16 +85,16 @@ def import_results(
     old = _read_rows(store, profile, results.suite)
     _check_rows(store, old.values(), records)
     changed: list[ScoreChange] = []
-    added = unchanged = 0
+    counts = {"added": 0, "updated": 0, "unchanged": 0}
     if not dry:
         store.prepare()
     for run, record in zip(results.runs, records, strict=True):
         then = old.get((record.method, record.seed))
         differences = [] if then is None else list(_list_changes(then, record))
         changed += differences
-        added += then is None
-        unchanged += then is not None and not differences
-        if not dry and (then is None or not _is_same(then, record, run)):
+        kind = "added" if then is None else "unchanged" if _is_same(then, record, run) else "updated"
+        counts[kind] += 1
+        if not dry and kind != "unchanged":
             with store.claim(record.place, wait=True):
                 store.write(record.place, record, run.predictions)
         progress(1)
@@ -101,7 +102,7 @@ def import_results(
     label = results.source.get("kind"), results.source.get("label")
     gone = [key for key, record in old.items() if key not in here and _source_label(record) == label]
     names = tuple(_row_name(*key) for key in gone)
-    return ImportOutcome(added, unchanged, tuple(changed), names)
+    return ImportOutcome(**counts, changed=tuple(changed), gone=names)
 
 
 def _read_rows(store: ResultStore, profile: str, suite: str) -> dict[tuple[str, int | None], RunRecord]:
