@@ -14,7 +14,8 @@ from bench.render.grid import SCALE, no_width
 from bench.reports.campaign import Campaign
 from bench.reports.method_choice import paper_name
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records, task_scores
-from bench.reports.tables.pairwise_tests import LEVEL, PairwiseTests, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import LEVEL, PairwiseTests
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.site.pair_verdict import PairVerdict, round_p_value, round_points
 
 

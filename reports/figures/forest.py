@@ -11,7 +11,7 @@ from bench.reports.method_choice import use_published_names
 from bench.reports.record_groups import by_profile_and_suite, describe_provenance
 from bench.reports.tables.answers import collect_answers
 from bench.reports.tables.leaderboard import make_leaderboard
-from bench.reports.tables.pairwise_tests import run_pairwise_tests
+from bench.reports.tables.row_tests import run_pairwise_tests
 
 SECTION = "differences"
 """The tab that shows these rows as a table; the page draws no figure of them."""

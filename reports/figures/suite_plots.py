@@ -34,9 +34,10 @@ from bench.reports.record_groups import (
 )
 from bench.reports.tables.differences import LOSSES
 from bench.reports.tables.method_order import correlate_settings
-from bench.reports.tables.pairwise_tests import describe_tests, method_averages, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import describe_tests, method_averages
 from bench.reports.tables.probe_correlations import describe_rho, score_relations
 from bench.reports.tables.probes import ProbedRun, probed_runs
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.reports.tables.sweep_tables import (
     distinct_records,
     grid_axes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from bench.render.grid import SCALE, no_width, shorten_names
 from bench.render.row_names import join_names
 from bench.reports.campaign import Campaign
 from bench.reports.tables.pairwise_tests import ABOVE, ALPHA, BELOW, PairwiseTests
+from bench.reports.tables.task_pairwise import TaskPairwiseTests
 
 if TYPE_CHECKING:
     from bench.stats.single_step import FamilyCorrection
@@ -82,6 +84,8 @@ def _compare_with_baseline(
 ) -> BaselineFamily | None:
     from bench.stats.difference_test import PAIRED
 
+    if isinstance(tests, TaskPairwiseTests):
+        return _compare_over_tasks(tests, baseline, task, margin)
     ranking = tests.of(task)
     methods = [method for method in (*ranking.methods, *ranking.left_out) if method != baseline]
     if baseline not in ranking.methods:
@@ -104,6 +108,22 @@ def _compare_with_baseline(
         answer = _name_answer(test.difference, p, interval, margin)
         rows[method] = BaselineDifference(test.difference, interval, p, answer, test.test)
     return BaselineFamily(baseline, rows, len(paired), others, margin)
+
+
+def _compare_over_tasks(
+    tests: TaskPairwiseTests, baseline: str, task: str, margin: float
+) -> BaselineFamily | None:
+    """Test every row against the baseline over tasks, by single-step max-t of these rows."""
+    if task != AVERAGE or baseline not in tests.methods:
+        return None
+    against, rows = tests.tests_of("tasks").against(baseline), {}
+    columns = (against.differences, against.low, against.high, against.p)
+    for method, *numbers in zip(against.methods, *(column.tolist() for column in columns), strict=True):
+        difference, low, high, p = numbers
+        interval = (low, high) if isfinite(low) and isfinite(high) else None
+        answer = _name_answer(difference, p, interval, margin)
+        rows[method] = BaselineDifference(difference, interval, p, answer, tests.tests_of("tasks").test)
+    return BaselineFamily(baseline, rows, len(rows), 0, margin)
 
 
 def _name_answer(difference: float, p: float, interval: tuple[float, float] | None, margin: float) -> str:
@@ -140,6 +160,8 @@ def find_best(tests: PairwiseTests, task: str = AVERAGE) -> frozenset[str]:
 def _find_best(tests: PairwiseTests, task: str) -> frozenset[str]:
     from bench.stats.difference_test import PAIRED
 
+    if isinstance(tests, TaskPairwiseTests):
+        return tests.list_best() if task == AVERAGE else frozenset()
     table, best = tests.table(task), []
     has_test, is_paired = ~np.isnan(table.p), table.find(PAIRED)
     for place in table.tested:
@@ -208,6 +230,8 @@ def _family_notes(campaign: Campaign, family: BaselineFamily, tests: PairwiseTes
     still_open = sum(row.answer == OPEN and row.p is not None for row in family.rows.values())
     counts += f", {family.count(EQUAL)} equal within {margin} points, {still_open} open"
     how = "single-step max-t over paired seeds"
+    if tests.over_tasks:
+        how = "single-step max-t by joint sign flips of tasks"
     if tested == 1:
         how = "no correction"
     elif not family.paired:
@@ -221,7 +245,7 @@ def _family_notes(campaign: Campaign, family: BaselineFamily, tests: PairwiseTes
         f"Against {baseline}: {counts}.{legend}",
         f"difference: the row's average minus {baseline}'s, with 95% intervals that hold for {scope} "
         f"({how}). p is the interval's own.",
-        describe_family_coverage(),
+        *[describe_family_coverage()] * (not tests.over_tasks),
     ]
     if any(_leaves_out(tests, method, family.baseline) for method in family.rows):
         notes.insert(

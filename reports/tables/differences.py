@@ -31,9 +31,9 @@ from bench.reports.tables.pairwise_tests import (
     format_level,
     format_pair_interval,
     method_averages,
-    run_pairwise_tests,
 )
 from bench.reports.tables.published_figures import GREY
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.reports.tables.suite_tables import task_headings
 
 _COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."

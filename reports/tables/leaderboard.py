@@ -53,14 +53,8 @@ from bench.reports.tables.baseline_family import (
     compare_family,
     find_best,
 )
-from bench.reports.tables.pairwise_tests import (
-    ABOVE,
-    BELOW,
-    describe_tests,
-    ranking_notes,
-    run_pairwise_tests,
-    uneven_seed_notes,
-)
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW, describe_tests, ranking_notes, uneven_seed_notes
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.reports.tables.training_setup import (
     budget_notes,
     code_notes,

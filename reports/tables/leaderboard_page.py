@@ -12,7 +12,8 @@ from bench.reports.campaign import Campaign
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records
 from bench.reports.tables.answers import Answers, collect_answers
 from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow, make_leaderboard
-from bench.reports.tables.pairwise_tests import LEVEL, method_averages, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import LEVEL, method_averages
+from bench.reports.tables.row_tests import run_pairwise_tests
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,10 @@ from bench.reports.record_groups import (
     record_notes,
     summarise_scores,
 )
-from bench.reports.tables.pairwise_tests import LEVEL, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import LEVEL
 from bench.reports.tables.probe_correlations import count_independent, rho_value, trained_stages
 from bench.reports.tables.published_figures import Footnotes, figure_remarks, published_names
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.stats.correlations import RankCorrelation, rank_correlation
 
 if TYPE_CHECKING:

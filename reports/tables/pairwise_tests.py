@@ -45,6 +45,9 @@ class PairwiseTests:
     (:mod:`bench.reports.method_family`), so that verdicts are independent of the others.
     """
 
+    over_tasks = False
+    """True if the sampling unit is the task."""
+
     def __init__(self, campaign: Campaign, records: Sequence[RunRecord]) -> None:
         tested = campaign.family(records).tested
         done = [record for record in finished_records(records) if record.method in tested]
@@ -343,20 +346,6 @@ class PairwiseTests:
         return ends if ends and (ends[0] > 0 or ends[1] < 0) == pair.differs else None
 
 
-def run_pairwise_tests(campaign: Campaign, records: Sequence[RunRecord]) -> PairwiseTests:
-    """Return the tests of the records of one profile and suite, shared by all parts of a report."""
-    done = finished_records(records)
-    key = (
-        "standings",
-        campaign.named,
-        campaign.rank_supervised,
-        *map(id, done),
-    )  # the campaign holds these records as long as the tests
-    tests: PairwiseTests = campaign.kept.get(key) or PairwiseTests(campaign, done)
-    campaign.kept[key] = tests
-    return tests
-
-
 LEVEL = 1 - ALPHA
 ABOVE, BELOW = "\N{DAGGER}", "\N{DOUBLE DAGGER}"
 
@@ -397,6 +386,7 @@ def format_level(level: float) -> str:
 def describe_tests(ranking: Ranking) -> str:
     """Return the tests, each with its number of pairs, and the correction."""
     from bench.stats.difference_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
+    from bench.stats.task_tests import OVER_TASKS, WITHIN_TYPES
 
     names = {
         PAIRED: "paired t where runs of a seed share stages or batches",
@@ -405,6 +395,8 @@ def describe_tests(ranking: Ranking) -> str:
         ITEMS: "the items' bootstrap between two such methods",
     }
     tests = Counter(pair.test for pair in ranking.pairs if pair.p is not None)
+    if over_tasks := [name for name in tests if name in (OVER_TASKS, WITHIN_TYPES)]:
+        return f"tests over tasks: {', '.join(over_tasks)}; {ranking.caption}"
     used, scope = [], "over seeds on these items"
     for test, words in names.items():
         if count := tests[test] + tests[test + AND_ITEMS]:

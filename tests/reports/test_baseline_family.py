@@ -22,7 +22,8 @@ from bench.reports.tables.baseline_family import (
     find_best,
 )
 from bench.reports.tables.leaderboard import all_leaderboards, make_leaderboard
-from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.stats.argument_checks import make_generator
 from bench.stats.difference_test import PAIRED
 from bench.stats.seed_pairs import paired_t

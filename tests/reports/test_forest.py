@@ -13,7 +13,7 @@ from bench.reports.figures.forest import forest_figures
 from bench.reports.tables.answers import ANSWERS, Answers
 from bench.reports.tables.baseline_family import compare_with_baseline
 from bench.reports.tables.leaderboard_page import page_boards
-from bench.reports.tables.pairwise_tests import run_pairwise_tests
+from bench.reports.tables.row_tests import run_pairwise_tests
 from tests.support.campaigns import make_record
 
 AXIS = make_cell_axis([-1.0, 0.0, 1.0], [(-2.0, 0.0), (-1.0, 1.0), (0.0, 2.0)], [0.0])

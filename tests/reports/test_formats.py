@@ -42,7 +42,7 @@ from bench.render.grid import (
 from bench.reports.campaign import Campaign, make_campaign
 from bench.reports.report import TableOptions, render_report
 from bench.reports.sections import TABLES, table_grids
-from bench.reports.tables.pairwise_tests import run_pairwise_tests
+from bench.reports.tables.row_tests import run_pairwise_tests
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.cli import Cli
 from tests.support.docs_commands import ROOT

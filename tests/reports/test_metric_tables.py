@@ -22,8 +22,8 @@ from bench.reports.record_groups import LAST_NOTE, last_checkpoints
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
 from bench.reports.tables.efficiency import published_costs
-from bench.reports.tables.pairwise_tests import run_pairwise_tests
 from bench.reports.tables.retrieval_metrics import KINDS
+from bench.reports.tables.row_tests import run_pairwise_tests
 from tests.support.campaigns import kinds_record, make_record, probes_of, with_last
 from tests.support.cli import Cli
 from tests.support.docs_commands import ROOT

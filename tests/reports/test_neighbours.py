@@ -20,7 +20,8 @@ from bench.reports.campaign import Campaign
 from bench.reports.figures.suite_plots import group_figures
 from bench.reports.report import render_report
 from bench.reports.sections import table_grids
-from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.stats.seed_planning import describe_seed_plan, plan_seeds
 from bench.stats.spread import spread_of_pairs, spread_of_sides
 from tests.support.standings import alone, campaign, seeds

@@ -28,7 +28,7 @@ from bench.reports.method_choice import name_methods, paper_name
 from bench.reports.report import TableOptions, render_report
 from bench.reports.tables.baseline_family import find_best
 from bench.reports.tables.leaderboard import BOLD
-from bench.reports.tables.pairwise_tests import ABOVE, BELOW, run_pairwise_tests
+from bench.reports.tables.pairwise_tests import ABOVE, BELOW
 from bench.reports.tables.paper_tables import (
     METRICS,
     MOST_WORDS,
@@ -37,6 +37,7 @@ from bench.reports.tables.paper_tables import (
     PaperTable,
     paper_tables,
 )
+from bench.reports.tables.row_tests import run_pairwise_tests
 from tests.support.campaigns import HOSTILE, make_record
 from tests.support.cli import Cli
 from tests.support.messages import missing_facts

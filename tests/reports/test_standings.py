@@ -23,10 +23,8 @@ from bench.reports.sections import table_grids
 from bench.reports.tables.differences import EXACT
 from bench.reports.tables.leaderboard import BOLD
 from bench.reports.tables.leaderboard_page import page_boards
-from bench.reports.tables.pairwise_tests import (
-    PairwiseTests,
-    run_pairwise_tests,
-)
+from bench.reports.tables.pairwise_tests import PairwiseTests
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.stats.item_statistics import SuiteDraws
 from bench.stats.seed_pairs import paired_t
 from bench.stats.seeds import seed_difference

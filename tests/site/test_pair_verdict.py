@@ -11,7 +11,7 @@ import pytest
 
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
-from bench.reports.tables.pairwise_tests import run_pairwise_tests
+from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.site.method_pairs import PairJudge, compare_method_pairs
 from bench.site.pair_verdict import ALPHA, WORDS, PairVerdict, round_p_value, round_points
 from tests.support.site import RESULTS, call, real
