@@ -48,10 +48,9 @@ class TaskPairwiseTests(PairwiseTests):
         if average not in self._tests:
             from bench.stats.task_tests import TaskScores, compare_tasks
 
-            scores = [
-                [self._scores[id(record)][task] for task in self.tasks] for record in self._rows.values()
-            ]
-            table = TaskScores(tuple(self._rows), np.array(scores), self.types)
+            rows = [self._scores[id(record)] for record in self._rows.values()]
+            scores = np.array([[row[task] for task in self.tasks] for row in rows])
+            table = TaskScores(tuple(self._rows), scores, self.types)
             self._tests[average] = compare_tasks(table, average)
         return self._tests[average]
 
