@@ -283,7 +283,7 @@ def task_pair_test(
     >>> round(test.difference, 2), round(test.p, 3), test.test
     (0.67, 0.029, 'paired t over tasks')
     >>> tuple(round(end, 2) for end in test.interval)
-    (0.12, 1.22)
+    (0.1, 1.25)
     """
     values = check_table([a, b], "scores")
     _check_tasks(values.shape[1], tuple(types))
