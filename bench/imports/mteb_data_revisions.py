@@ -1,0 +1,82 @@
+"""Which rows were measured on the same data: the data revision of each task's file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from bench.eval.mteb_tasks import MtebTask
+from bench.imports.mteb_choice import ANY, WantedTask
+from bench.imports.mteb_result_file import describe_names
+from bench.imports.mteb_revisions import ModelRow, shorten_revision
+
+Signature = tuple[str, ...]
+"""Data revisions of a row, in the tasks' order."""
+
+
+def sign_data(row: ModelRow, wanted: Sequence[WantedTask]) -> Signature:
+    """Return the data revision of each task of a complete row."""
+    return tuple(row.files[each.task.id].data_revision for each in wanted)
+
+
+def find_common_signature(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> Signature:
+    """Return the data revisions that most rows have; of equally many the nearest to the installed mteb's."""
+    installed = tuple(each.task.dataset[1] for each in wanted)
+    counts = Counter(sign_data(row, wanted) for row in rows.values())
+
+    def rank(signature: Signature) -> tuple[int, int, Signature]:
+        same = sum(one == other for one, other in zip(signature, installed, strict=True))
+        return counts[signature], same, signature
+
+    return max(counts, key=rank)
+
+
+def keep_common_data(
+    rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]
+) -> tuple[dict[str, ModelRow], dict[str, str], list[str]]:
+    """Return the rows on the most common data, the others with their reason, and notes."""
+    common = find_common_signature(rows, wanted)
+    kept, left_out = {}, {}
+    for name, row in rows.items():
+        own = sign_data(row, wanted)
+        if own == common:
+            kept[name] = row
+            continue
+        differing = [
+            f"{each.task.id} {shorten_revision(one)} and not {shorten_revision(other)}"
+            for each, one, other in zip(wanted, own, common, strict=True)
+            if one != other
+        ]
+        what = f"other data of {len(differing)} tasks ({describe_names(differing, 2)})"
+        left_out[name] = f"{what}; --data-revisions any keeps it"
+    notes = []
+    if left_out:
+        notes.append(
+            f"{len(kept)} of {len(rows)} complete rows have the same data revisions; "
+            f"{len(left_out)} rows on other data are left out (--data-revisions any keeps them)"
+        )
+    older = [each.task.id for each, own in zip(wanted, common, strict=True) if own != each.task.dataset[1]]
+    if older:
+        notes.append(
+            f"the data revisions of {len(older)} of {len(wanted)} tasks aren't those of the installed mteb "
+            f"({describe_names(older, 5)})"
+        )
+    return kept, left_out, notes
+
+
+def count_data_revisions(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> list[str]:
+    """Return a note for each task of which the rows have different data revisions."""
+    notes = []
+    for each in wanted:
+        counts = Counter(row.files[each.task.id].data_revision for row in rows.values())
+        if len(counts) > 1:
+            parts = [f"{shorten_revision(name)} {number}" for name, number in counts.most_common()]
+            notes.append(f"{each.task.id}: rows by data revision: {describe_names(parts, 6)}")
+    return notes
+
+
+def identify_task(each: WantedTask, row: ModelRow, rule: str) -> MtebTask:
+    """Return the task as a row measured it: with the file's data revision, or "any"."""
+    revision = ANY if rule == ANY else row.files[each.task.id].data_revision
+    return replace(each.task, dataset=(each.task.dataset[0], revision))
