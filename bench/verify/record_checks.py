@@ -277,6 +277,10 @@ def _check_scores(
     """Contradictions of scores with predictions and gold scores."""
     if record.status != "ok":
         return
+    if record.predictions is None and measure_of(record.suite).has_only_scores(record):
+        verified.unchecked[f"scores of {record.suite}: published without predictions"] += len(record.scores)
+        verified.unscored[where] = NO_PREDICTIONS
+        return
     predictions = _read_predictions(store, record)
     if isinstance(predictions, tuple):
         yield predictions
