@@ -208,21 +208,30 @@ class DelimitedTable:
 
 
 def open_table(
-    path: Path, stream: TextIO, columns: list[str] | None = None, *, blank_rows: bool = False
+    path: Path,
+    stream: TextIO,
+    columns: list[str] | None = None,
+    *,
+    blank_rows: bool = False,
+    delimiter: str = "",
 ) -> DelimitedTable:
     r"""Return the rows of a file that is open for reading with ``newline="\n"``; ``path`` has its ending.
 
     ``columns`` names those of a file without a header. ``blank_rows`` makes an empty line a row of empty
-    cells. Raises DataError for another ending and, while the rows are read, for a damaged line.
+    cells. ``delimiter`` is that of a file that its ending doesn't describe.
+
+    Raises DataError for another ending and, while the rows are read, for a damaged line.
     """
     ending = path.suffix.lower()
+    if delimiter:
+        ending = ".tsv" if delimiter == "\t" else ".csv"
     if ending not in ENDINGS:
         raise DataError(f"'{path.suffix}' is not a format", where=str(path), expected=".tsv, .csv or .jsonl")
     if ending == ".jsonl":
         return DelimitedTable(_json_rows(path, stream))
     cells, note = LongCells(), ""
     if ending == ".csv":
-        rows = csv_rows(stream, path, cells)
+        rows = csv_rows(stream, path, cells, delimiter or ",")
     else:
         text = stream.read()
         quoted = has_csv_quotes(text, path)

@@ -127,6 +127,14 @@ class Measure(ABC, Generic[T]):
     def measure(self, encoder: AnyEncoder, tasks: Sequence[T], setting: MeasureContext) -> SuiteResult:
         """Score an encoder on tasks from :meth:`load`; raises BenchError for an unsuitable encoder."""
 
+    def recorded_tasks(self, record: RunRecord) -> dict[str, T] | None:
+        """Return the tasks that a record holds itself, by name; None if they are read from the data."""
+        return None
+
+    def has_only_scores(self, record: RunRecord) -> bool:
+        """True if a record of the suite is complete without predictions."""
+        return False
+
     def rescore(self, tasks: Sequence[T], predictions: Predictions, record: RunRecord) -> Scores:
         """Return the scores that predictions and gold give; may raise BenchError."""
         return ()

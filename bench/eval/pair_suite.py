@@ -81,7 +81,6 @@ class PairSuite(Measure[PairTask]):
 
         Of pairs that share sentences, the test by clusters instead.
         """
-        from bench.stats.correlations import steiger, williams
         from bench.stats.resampling import spearman_rows
 
         if clusters is not None:
@@ -90,14 +89,7 @@ class PairSuite(Measure[PairTask]):
             if task is None:
                 return {"clustered": None}
             return {"clustered": clustered_test(one, other, _gold_scores(task), clusters)}
-        triple = (*scores, float(spearman_rows(one, other)[0]))
-        tests: PairTests = {}
-        for test in (williams, steiger):
-            try:
-                tests[test.__name__] = test(*triple, len(one))
-            except ValueError:  # a correlation of 1 with the gold scores
-                tests[test.__name__] = None
-        return tests
+        return compare_correlations(scores, float(spearman_rows(one, other)[0]), len(one))
 
     def find_changes(
         self, task: PairTask, one: FloatArray, other: FloatArray, record: RunRecord, count: int
@@ -106,6 +98,19 @@ class PairSuite(Measure[PairTask]):
         from bench.eval.item_changes import rank_changes
 
         return rank_changes(list(task.all_pairs()), _gold_scores(task).tolist(), one, other, count)
+
+
+def compare_correlations(scores: tuple[float, float], between: float, items: int) -> PairTests:
+    """Return Williams' and Steiger's tests of two correlations with gold, from that between both sides."""
+    from bench.stats.correlations import steiger, williams
+
+    tests: PairTests = {}
+    for test in (williams, steiger):
+        try:
+            tests[test.__name__] = test(*scores, between, items)
+        except ValueError:  # a correlation of 1 with the gold scores
+            tests[test.__name__] = None
+    return tests
 
 
 def _gold_scores(task: PairTask) -> NDArray[np.float64]:

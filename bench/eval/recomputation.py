@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.data.data_source import data_folder
+from bench.data.imported_names import is_imported
 from bench.data.mteb_names import has_own_tasks, is_mteb
 from bench.data.suites import SUITES
 from bench.errors import BenchError, DataError, InputError, NotComparableError
@@ -96,11 +97,11 @@ class ScoreChecker:
         return hashes
 
     def _describe_data(self, record: RunRecord) -> str:
-        """Return the state of the files that a suite is read from; "" if it is made or looked up."""
+        """Return the state of the files that a suite is read from; "" if they are none."""
         folder = data_folder(self.data)
         embedded = record.suite in SUITES.names() and SUITES.get(record.suite).embedded
         looked_up = is_mteb(record.suite) and not has_own_tasks(record.suite)
-        if folder is None or embedded or looked_up:
+        if folder is None or embedded or looked_up or is_imported(record.suite):
             return ""
         if self._state is None:
             self._state = describe_files(folder)

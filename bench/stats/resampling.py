@@ -1,4 +1,4 @@
-"""Statistics of items in draws: means, and exact Spearman correlations without sorting a draw.
+"""Statistics of items in draws: means, Pearson's and exact Spearman correlations without sorting a draw.
 
 A draw is a count per pair. Counts summed in the order of a side's values give
 that side's average ranks in the draw: with L drawn pairs of a smaller value and H of a value not greater, the
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bench.stats.argument_checks import FloatArray, check_draws, check_items
 
 MAX_PAIRS = 1_000_000  # eight times its cube fits in an int64
+_LEAST_VARIANCE = 1e-12  # of a draw, as a share of the data's: less is rounding
 _CHUNK = 2**17  # counts in memory: 1 MiB an array, so that a few stay in cache
 
 IntArray = NDArray[np.int64]
@@ -85,6 +86,44 @@ def spearman_statistic(predictions: ArrayLike, gold: ArrayLike) -> Statistic:
     [[0.8], [-1.0]]
     """
     return _Correlator(*check_items(predictions, gold)).correlate
+
+
+def pearson_statistic(predictions: ArrayLike, gold: ArrayLike) -> Statistic:
+    """Return the Pearson correlations of (runs, pairs) with (pairs,) gold scores as a function of counts.
+
+    Values that are all equal, in the data or in a draw, raise ``ValueError``.
+
+    >>> correlate = pearson_statistic([[0.1, 0.3, 0.2, 0.9]], [1, 2, 3, 4])
+    >>> correlate(np.array([[1, 1, 1, 1], [0, 2, 2, 0]])).round(3).tolist()
+    [[0.832], [-1.0]]
+    """
+    rows, scores = check_items(predictions, gold)
+    return partial(_pearson_draws, _standardise(rows), _standardise(scores))
+
+
+def _standardise(values: FloatArray) -> FloatArray:
+    """Return values with mean 0 and variance 1 along the last axis; raises ValueError for equal ones."""
+    centred = values - values.mean(axis=-1, keepdims=True)
+    scale = np.sqrt((centred**2).mean(axis=-1, keepdims=True))
+    if (np.ptp(values, axis=-1) == 0).any():
+        raise ValueError("all values of a side are equal; no correlation")
+    standard: FloatArray = centred / scale
+    return standard
+
+
+def _pearson_draws(rows: FloatArray, gold: FloatArray, counts: IntArray) -> FloatArray:
+    """Return (draws, runs) correlations of standardised values."""
+    weights = counts / counts.sum(axis=1, keepdims=True)
+    mean, square = weights @ gold, weights @ gold**2
+    gold_variance = square - mean**2
+    result = np.empty((len(counts), len(rows)))
+    for column, row in enumerate(rows):
+        of_row = weights @ row
+        variance = weights @ row**2 - of_row**2
+        if min(variance.min(), gold_variance.min()) <= _LEAST_VARIANCE:
+            raise ValueError("all values of a side are equal in a draw; no correlation")
+        result[:, column] = (weights @ (row * gold) - of_row * mean) / np.sqrt(variance * gold_variance)
+    return np.clip(result, -1, 1)
 
 
 def mean_statistic(values: ArrayLike) -> Statistic:
