@@ -23,7 +23,6 @@ from bench.api.results import Results
 from bench.api.session import open_session
 from bench.api.session_methods import find_session_methods
 from bench.cli.encoder_plan import plan_encoder, prepare_encoder
-from bench.cli.export import export_command, save_encoder
 from bench.cli.options import check_device, make_spec
 from bench.cli.run import (
     check_deadline,
@@ -37,6 +36,7 @@ from bench.cli.sealing import SealingOptions
 from bench.cli.train import tune_command
 from bench.config.notebook_methods import register_classes
 from bench.errors import InputError
+from bench.exchange.export_command import export_command, save_encoder
 from bench.render.grid import SCALE
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ Methods = str | type | Sequence[str | type]
 Seeds = int | str | Iterable[int]
 PRINTING = ("dry_run", "estimate", "price_per_hour", "detect", "spread", "details")
 """Options of ``bench run`` that only print."""
-_WRITING = ("vectors", "block")
+_WRITING = ("vectors", "block", "layout", "methods")
 """Options of ``bench export`` that only write."""
 
 

@@ -43,7 +43,7 @@ COMMANDS = {
     "Guard": ("bench.gate.command.check_command", "bench.verify.command.verify_command"),
     "Share": (
         "bench.imports.command.import_command",
-        "bench.cli.export.export_command",
+        "bench.exchange.export_command.export_command",
         "bench.exchange.command.bundle_command",
         "bench.exchange.command.merge_command",
         "bench.exchange.command.pack_command",

@@ -27,6 +27,7 @@ class Panel(Enum):
     TESTS = "Tests"
     ITEMS = "Items (--show-items)"
     VECTORS = "Vectors (--vectors)"
+    LAYOUT = "Results for other tools (--layout)"
     REPEAT = "One record (RECORD.json --rerun)"
     DATA = "Data and models"
     MODEL = "Model"

@@ -17,10 +17,10 @@ import pytest
 import bench
 from bench.api import runs
 from bench.api.command_options import EncoderOptions, RunOptions, TuneOptions, options_by_name
-from bench.cli.export import export_command
 from bench.cli.run import run_command
 from bench.cli.train import tune_command
 from bench.errors import CellFailedError
+from bench.exchange.export_command import export_command
 from bench.registry import METHODS
 from tests.support.cli import stable_bytes
 

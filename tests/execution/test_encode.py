@@ -16,7 +16,6 @@ import pytest
 from huggingface_hub import EvalResult, ModelCard, metadata_load
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
-from bench.cli.export import export_command as command
 from bench.config import profiles
 from bench.data.mteb_names import MtebName
 from bench.data.text_lines import read_sentences
@@ -26,6 +25,7 @@ from bench.errors import BenchError, DataError, InputError
 from bench.eval.embeddings import BLOCK, stream_embeddings
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.vector_storage import VectorFile
+from bench.exchange.export_command import export_command as command
 from bench.execution.model_card import build_model_index
 from bench.nn.model_metadata import format_front_matter, read_model_card
 from bench.plan.job import Job

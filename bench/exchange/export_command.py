@@ -1,4 +1,4 @@
-"""``bench export``: one trained encoder as a folder for other libraries, or the vectors of a text."""
+"""``bench export``: an encoder for other libraries, the vectors of a text, or scores for other tools."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import click
 from bench.cli import completion
 from bench.cli.commands import bench_command
 from bench.cli.encoder_plan import plan_encoder, prepare_encoder
-from bench.cli.modes import check_mode
+from bench.cli.modes import check_mode, require_parameter
 from bench.cli.options import PATH, load_plugin_options, spec_options
 from bench.cli.signals import finish_command
 from bench.cli.strict_options import Panel, strict_option
 from bench.cli.vectors import write_vectors
 from bench.errors import InputError
+from bench.exchange.score_export import LAYOUTS, write_scores
 
 if TYPE_CHECKING:
     from bench.encoder import Encoder
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from bench.plan.plan import Plan
 
 _WHERE = "bench export"
+_OF_SCORES = ("layout", "out", "results", "campaign", "profile", "suites", "data_dir")
+"""Parameters of --layout, besides its own."""
 
 
 @bench_command()
-@click.argument("method", shell_complete=completion.method)
+@click.argument("method", required=False, shell_complete=completion.method)
 @strict_option(
     "--seed",
     type=click.IntRange(0),
@@ -39,7 +42,7 @@ _WHERE = "bench export"
     type=PATH,
     required=True,
     panel=Panel.MAIN,
-    help="Folder to write; with --vectors a FILE.npy.",
+    help="Folder to write; with --vectors a FILE.npy, with --layout csv and items a FILE.csv.",
 )
 @strict_option(
     "--checkpoint",
@@ -63,25 +66,48 @@ _WHERE = "bench export"
     panel=Panel.VECTORS,
     help="Sentences in memory at a time.",
 )
+@strict_option(
+    "--layout",
+    type=click.Choice(LAYOUTS),
+    panel=Panel.LAYOUT,
+    help="Write a campaign's scores instead. mteb: its result files, below a folder; csv: a row a score; "
+    "items: a row an item.",
+)
+@strict_option(
+    "--methods",
+    shell_complete=completion.recorded_methods,
+    panel=Panel.LAYOUT,
+    help="Only these methods, comma-separated.",
+)
 @spec_options
 def export_command(
-    method: str,
+    method: str | None,
     seed: int | None,
     out: Path,
     checkpoint: str,
     source: str | None,
     block: int,
+    layout: str | None,
+    methods: str | None,
     **options: Any,
 ) -> None:
-    """Save an encoder for other libraries, or write vectors.
+    """Save an encoder, or write vectors or scores for other tools.
 
     Transformers, sentence-transformers and bench.load read the folder. Give the options of the `bench run`
     that trained it, and its finished stages are reused.
 
     --vectors writes a .npy file: float32, row i for line i; an empty line is an error. Memory use is
     independent of the text's length.
+
+    --layout writes the records of --campaign; --profile, --suite and --methods choose among them. Their
+    scores are computed again first. Every result that the layout can't hold is listed.
     """
+    check_mode("--layout", ("methods",), _OF_SCORES, active=layout is not None)
     check_mode("--vectors", ("block",), active=source is not None)
+    if layout is not None:
+        write_scores(layout, out, methods=methods, options=options)
+        return
+    method = require_parameter("method", "METHOD or --layout")
     if source is not None:
         write_vectors(method, source, out, seed=seed, checkpoint=checkpoint, block=block, options=options)
         return
