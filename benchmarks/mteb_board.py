@@ -67,7 +67,9 @@ def read_board(folder: Path, *, claims: bool = False) -> tuple[TaskScores, int]:
         for revision in sorted(model.iterdir(), key=lambda path: (path.name == "external", path.name)):
             if revision.name != "external" or claims:
                 files = {name: revision / f"{name}.json" for name in tasks}
-                scores = {name: read_score(file, *tasks[name][1:]) for name, file in files.items() if file.exists()}
+                scores = {
+                    name: read_score(file, *tasks[name][1:]) for name, file in files.items() if file.exists()
+                }
                 revisions.append({name: score for name, score in scores.items() if score is not None})
         revisions.sort(key=len, reverse=True)  # the fullest first, claims too if they are
         joined: dict[str, float] = {}
@@ -76,7 +78,9 @@ def read_board(folder: Path, *, claims: bool = False) -> tuple[TaskScores, int]:
         if len(joined) == len(tasks):
             rows[model.name] = [100 * joined[name] for name in tasks]
             whole += len(revisions[0]) == len(tasks)
-    return TaskScores(tuple(rows), np.array(list(rows.values())), tuple(kind for kind, *_ in tasks.values())), whole
+    return TaskScores(
+        tuple(rows), np.array(list(rows.values())), tuple(kind for kind, *_ in tasks.values())
+    ), whole
 
 
 def bootstrap_differs(points: Array, weights: Array) -> Bools:

@@ -72,10 +72,10 @@ _SOURCE = "mteb:FOLDER, csv:FILE or items:FILE"
 )
 @strict_option(
     "--scale",
-    type=click.Choice(["auto", "unit", "points"]),
-    default="auto",
+    type=click.Choice(["unit", "points"]),
     panel=Panel.MAIN,
-    help="csv: scores from -1 to 1 (unit), or times 100 (points).",
+    help="csv: scores from -1 to 1 (unit), or times 100 (points); default: unit, and scores beyond 1 are an "
+    "error.",
 )
 @strict_option(
     "--profile", default=IMPORTED, panel=Panel.MAIN, help="Profile of the rows, beside whose rows they stand."
@@ -95,7 +95,7 @@ def import_command(
     external: bool,
     suite: str | None,
     metric: str,
-    scale: str,
+    scale: str | None,
     profile: str,
     dry_run: bool,
     details: bool,
@@ -130,7 +130,7 @@ def import_command(
         elif kind == "csv":
             from bench.imports.score_table import read_score_table
 
-            published = read_score_table(path, suite=suite or "", metric=metric or "score", scale=scale)
+            published = read_score_table(path, suite=suite or "", metric=metric, scale=scale or "")
         else:
             from bench.imports.item_table import read_item_table
 
