@@ -24,6 +24,7 @@ _FIRST, _LATER = (
     ("method", "seeds", "avg", "difference", "interval", "answer"),
     (("sd",), ("p",), ("rank",), ("sentences",), ("cpu s",)),
 )
+_OVER_TASKS = ("method", "avg", "rank", "difference", "interval", "answer")
 """Columns of a short leaderboard, and those that it has where they fit."""
 _OTHERS, _SHORTEST = 60, 12
 """Characters of the first columns without the names, and the least of a name."""
@@ -105,6 +106,8 @@ def _fit_leaderboard(grid: Grid, board: Leaderboard, screen: Screen, names: Mapp
         rows.append((names[row.method], *later))
     tasks = [] if len(board.tasks) == 2 else board.tasks  # the average of one task is the task
     order = [_FIRST, _LATER[0], *filter(None, [tasks]), *_LATER[1:]]
+    if board.over_tasks:  # without seeds and deviations
+        order = [_OVER_TASKS, *filter(None, [tasks]), ("p",)]
     return fit_columns(replace(grid, rows=tuple(rows)), screen, order)
 
 

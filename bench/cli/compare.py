@@ -106,9 +106,10 @@ question_options = combine_options(
 @strict_option(
     "--for",
     "scope",
-    type=click.Choice(["seeds", "items", "both"]),
+    type=click.Choice(["seeds", "items", "both", "tasks"]),
     panel=Panel.TESTS,
-    help="Generalise to new seeds, new items, or both; default: both if possible.",
+    help="Generalise to new seeds, new items, both (the default, if possible), or, of rows that have "
+    "neither, new tasks.",
 )
 @question_options
 @strict_option(

@@ -22,7 +22,9 @@ from bench.comparison.finding import (
 from bench.comparison.item_bootstrap import RefusedError, list_common_tasks
 from bench.comparison.questions import NOTHING_ELSE, Answers, Questions, answer_questions
 from bench.comparison.selection import Group
+from bench.comparison.task_evidence import LEAST_TASKS, TaskLevel, compare_over_tasks
 from bench.errors import BenchError, InputError, NotComparableError
+from bench.records.imported import is_imported
 from bench.stats.item_statistics import AVERAGE
 from bench.stats.seed_design import RequestedTest
 
@@ -37,6 +39,7 @@ class Comparison:
         findings: The difference of the average: the first is the verdict's, the others speak for less.
         corrected_tasks: Several tasks after Benjamini and Hochberg's correction, of seeds or else of items.
         item_level: If asked for, unless ``item_reason`` prevents it.
+        task_level: Of rows that have neither seeds nor items.
     """
 
     profile: str
@@ -55,6 +58,7 @@ class Comparison:
     answers: Answers
     limits: tuple[str, ...]
     notes: tuple[str, ...]
+    task_level: TaskLevel | None = None
 
     @property
     def headline(self) -> ComparisonFinding:
@@ -102,11 +106,12 @@ def compare(
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:
         a, b, design = choose_comparison_design(a, b, test, where)
     paired = design is not None and design.paired
-    items, reason = _compare_items(a, b, names, level, draw, paired=paired)
+    tasks = compare_over_tasks(a, b, level) if scope in (None, "tasks") else None
+    items, reason = _compare_items(a, b, names, level, None if tasks else draw, paired=paired)
     seeds = compare_over_seeds(a, b, design, (*names, AVERAGE), level) if design else None
     if seeds and scope == "both" and seeds.design.test in EXACT:
         raise InputError(f"--for both with --test {test}", where=where, expected="--for seeds")
-    findings = collect_findings(seeds, items, level, scope)
+    findings = collect_findings(seeds, items, level, scope, tasks)
     if not findings:
         raise _no_finding_error(a, b, seeds, scope, reason, where)
     notes = dict.fromkeys(note for run in (*a.runs, *b.runs) for note in run.record.notes)
@@ -127,6 +132,7 @@ def compare(
         answers=answer_questions(asked, findings[0], seeds),
         limits=tuple(describe_confounders(a, b)),
         notes=tuple(notes),
+        task_level=tasks,
     )
 
 
@@ -193,7 +199,16 @@ def _no_finding_error(
         population = "further items" if scope == "items" else "seeds and items together"
         hint = reason or "leave out --seeds-only"
         return InputError(f"no test for {population}", where=where, expected="the items", hint=hint)
+    records = [run.record for run in (*a.runs, *b.runs)]
     what = f"{a.label} and {b.label} have no seeds"
+    published = all(is_imported(record) and record.predictions is None for record in records)
+    if published and not (a.seeds or b.seeds):
+        what = f"{a.label} and {b.label} were imported without seeds and items"
+        count = len(list_common_tasks(records, where))
+        expected = "--for tasks"
+        if count < LEAST_TASKS:
+            expected = f"{LEAST_TASKS} tasks or more to test over, and these have {count}"
+        return InputError(what, where=where, expected=expected)
     if a.is_checkpoint or b.is_checkpoint:
         what = f"{a.label} against {b.label}: one run has no spread over seeds"
     expected = "--for items" if scope in ("seeds", "both") else "two seeds or more, or the items"

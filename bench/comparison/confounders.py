@@ -17,6 +17,7 @@ from bench.records.fingerprint import (
     find_fact_differences,
     machine_differences,
 )
+from bench.records.imported import is_imported
 from bench.records.record import RunRecord, count_training_sentences, find_dev_tasks, is_supervised
 
 _MOST = 6  # differing options that a sentence names
@@ -118,6 +119,10 @@ def _describe_checkpoint_choice(a: Group, b: Group) -> list[str]:
 
 def _describe_specification(a: Group, b: Group) -> list[str]:
     first, second = a.runs[0].record, b.runs[0].record
+    elsewhere = [printable(group.label) for group in (a, b) if is_imported(group.runs[0].record)]
+    if elsewhere:
+        verb = "was" if len(elsewhere) == 1 else "were"
+        return [f"{' and '.join(elsewhere)} {verb} made elsewhere: what else differs isn't known here."]
     differences = find_fact_differences(first, second, SPECIFICATION)
     if not differences:
         scores = {compute_record_key(run.record): run.record.scores for run in a.runs}

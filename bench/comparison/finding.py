@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bench.comparison.evidence import ItemLevel, SeedLevel
+from bench.comparison.task_evidence import TaskLevel
 from bench.stats.correction import Family, adjust_levels, benjamini_hochberg, holm
 from bench.stats.coverage import CoverageRow
 from bench.stats.equivalence import DifferenceEstimate, estimate_from_interval
@@ -15,8 +16,8 @@ from bench.stats.seed_design import SeedTest
 from bench.stats.seed_pairs import PairedDifference
 from bench.stats.seeds import ExactTest, SeedDifference, judge_p_value
 
-Test = SeedTest | Literal["components", "items"]
-Scope = Literal["seeds", "items", "both"]
+Test = SeedTest | Literal["components", "items", "tasks"]
+Scope = Literal["seeds", "items", "both", "tasks"]
 CorrectionMethod = Literal["holm", "fdr_bh"]
 EXACT = ("sign-flip", "permutation")
 FAMILIES: dict[CorrectionMethod, Callable[..., Family]] = {"holm": holm, "fdr_bh": benjamini_hochberg}
@@ -38,7 +39,7 @@ class ComparisonFinding:
     """The difference of the average, first - second, for a population; in the metric's unit.
 
     Args:
-        speaks_for: Further "seeds", further "items", or "both".
+        speaks_for: Further "seeds", further "items", "both", or further "tasks".
         low: Lower end of the interval, for an exact test of the t test of the same design.
         level: Confidence level of the interval; one minus it is the verdict's error rate.
         exact_minimum: The smallest attainable p of an exact test with as many seeds, if any.
@@ -111,7 +112,11 @@ class ComparisonFinding:
 
 
 def collect_findings(
-    seeds: SeedLevel | None, items: ItemLevel | None, level: float, scope: Scope | None
+    seeds: SeedLevel | None,
+    items: ItemLevel | None,
+    level: float,
+    scope: Scope | None,
+    tasks: TaskLevel | None = None,
 ) -> tuple[ComparisonFinding, ...]:
     """Return the findings of the average, that of the scope first; default an exact test, or both."""
     findings: dict[Scope, ComparisonFinding] = {}
@@ -135,6 +140,14 @@ def collect_findings(
         i = items.tasks[AVERAGE]
         ends = (i.difference, i.low, i.high, None)
         findings["items"] = ComparisonFinding("items", "items", *ends, i.p, i.minimum_p, level, None, None)
+    if tasks:
+        test = tasks.averages["tasks"]
+        low, high = test.interval or (test.difference, test.difference)
+        df = test.df if test.interval else None  # without any spread over tasks
+        p = 1.0 if test.p is None else test.p
+        least = 0.0 if test.interval else p
+        ends = (test.difference, low, high, df)
+        findings["tasks"] = ComparisonFinding("tasks", "tasks", *ends, p, least, level, None, None)
     default: Scope = "seeds" if seeds and seeds.design.test in EXACT else "both"
     first = scope or next((name for name in (default, *findings) if name in findings), None)
     if first is None or first not in findings:

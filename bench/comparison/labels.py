@@ -22,7 +22,9 @@ def print_labels(first: str, second: str) -> tuple[str, str]:
         match = _LABEL.fullmatch(label)
         head, options, place = match.groups("") if match else (label, "", "")
         parts = tuple(split_outside_brackets(options, inside=True)) if options else ()
-        rows[label] = RowParts("side", printed_name(head), parts)  # both sides share options as one method
+        is_model = "/" in head and ":" not in head  # of an imported table
+        name = head.rpartition("/")[2] if is_model else printed_name(head)
+        rows[label] = RowParts("side", name, parts)  # both sides share options as one method
         places[label] = place
     # one row of two campaigns has one name, and its places tell the sides apart
     named = name_rows({label.removesuffix(places[label]): parts for label, parts in rows.items()}).names

@@ -67,6 +67,19 @@ def compare_over_tasks(a: Group, b: Group, level: float) -> TaskLevel | None:
     return TaskLevel(len(names), types, tests)
 
 
+def explain_no_test(records: Sequence[RunRecord]) -> list[str]:
+    """Return a note on rows that neither seeds nor items nor tasks can tell apart, if these are such rows."""
+    published = [record for record in records if is_imported(record) and record.predictions is None]
+    if len(records) < 2 or len(published) < len(records) or has_only_tasks(records):
+        return []
+    if any(record.seed is not None for record in records):
+        return []
+    count = len(list_task_names(records[0]))
+    return [
+        f"Not tested: these rows have neither seeds nor items, and {count} tasks of {LEAST_TASKS} or more."
+    ]
+
+
 def describe_task_unit(types: Sequence[str], tasks: int, test: str) -> Iterator[str]:
     """Yield what tests over tasks speak for, and what they assume."""
     within = " within types" in test

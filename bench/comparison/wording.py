@@ -11,6 +11,7 @@ from bench.comparison.evidence import ItemLevel, OutlyingSeeds, SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.comparison.labels import print_labels
 from bench.comparison.selection import format_seeds
+from bench.comparison.task_evidence import TaskLevel, describe_task_unit
 from bench.comparison.unit_notes import describe_rough_intervals, describe_units
 from bench.eval.suite_measures import measure_of
 from bench.stats.coverage import CoverageRow, find_coverage
@@ -28,6 +29,7 @@ TESTS = {
     "permutation": "the exact permutation test",
     "components": "variance components",
     "items": "the paired bootstrap",
+    "tasks": "the t test over tasks",
 }
 SCALE = 100.0  # points
 DEFAULT_LEVEL = 0.95
@@ -42,6 +44,8 @@ def describe_verdict(c: Comparison, finding: ComparisonFinding | None = None) ->
     still, by = "", TESTS[f.test]
     if f.df is None and f.speaks_for != "items":
         still, by = "the pairs don't vary" if _is_paired(c) else "no score varies over seeds", "an exact test"
+        if c.task_level:
+            still = "the difference is equal in all tasks"
     if f.verdict == "cannot show":
         return (
             f"{start}{who} cannot show a difference between {c.first} and {c.second} at "
@@ -84,6 +88,8 @@ def format_answer(c: Comparison) -> str:
 
 def _count_seeds(c: Comparison) -> str:
     """Count the seeds of the answer, such as "5 paired seeds"."""
+    if c.task_level:
+        return f"{c.task_level.tasks} tasks"
     if c.headline.speaks_for == "items":
         return f"{sum(max(1, len(seeds)) for seeds in c.seeds)} checkpoints"
     n_a, n_b = (len(seeds) for seeds in c.seeds)
@@ -96,6 +102,8 @@ def _count_seeds(c: Comparison) -> str:
 
 def describe_scope(c: Comparison, f: ComparisonFinding) -> str:
     """Name the population of a finding."""
+    if f.speaks_for == "tasks":
+        return "These rows, new tasks of this kind"
     if f.speaks_for == "both":
         return "New seeds, new items"
     if f.speaks_for == "seeds":
@@ -122,6 +130,8 @@ def _is_paired(c: Comparison) -> bool:
 def format_sample_sizes(c: Comparison) -> str:
     """Count the runs that were compared, such as "5 paired runs"."""
     n_a, n_b = (len(seeds) for seeds in c.seeds)
+    if c.task_level:
+        return f"{c.task_level.tasks} tasks"
     if _is_paired(c):
         return f"{n_a} paired runs"
     if not (n_a and n_b):
@@ -214,6 +224,8 @@ def describe_comparison(c: Comparison) -> list[str]:
         lines += _describe_plan(c, c.answers.plan, c.answers.power)
     if c.item_level:
         lines += _describe_items(c, c.item_level)
+    if c.task_level:
+        lines += _describe_task_level(c, c.task_level)
     if c.item_reason:
         lines.append(f"Items: left out: {c.item_reason}.")
     if c.corrected_tasks:
@@ -469,6 +481,20 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
         lines.append(
             "McNemar's exact test cross-checks this for single pairs of checkpoints, on the items that only "
             f"one of them has right{flips}."
+        )
+    return lines
+
+
+def _describe_task_level(c: Comparison, level: TaskLevel) -> list[str]:
+    """Describe the tests over tasks: their unit, and the mean over types of task."""
+    lines = list(describe_task_unit(level.types, level.tasks, level.averages["tasks"].test))
+    if test := level.averages.get("types"):
+        ends = f" {format_difference_interval(*test.interval)}" if test.interval else ""
+        p = "" if test.p is None else f", {format_p_clause(test.p)}"
+        types = len(set(level.types))
+        lines.append(
+            f"Mean over the {types} types of task instead of over tasks: {c.first} - {c.second} = "
+            f"{format_points(test.difference)} points{ends}{p}."
         )
     return lines
 

@@ -13,7 +13,7 @@ LONGEST_NAME = 100
 """Most characters of a name in a source of results."""
 
 
-def is_imported(suite: str) -> bool:
+def is_imported_suite(suite: str) -> bool:
     """Check whether the results of a suite were made elsewhere."""
     return suite.startswith(IMPORTED)
 

@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.data.data_source import data_folder
-from bench.data.imported_names import is_imported
 from bench.data.mteb_names import has_own_tasks, is_mteb
 from bench.data.suites import SUITES
 from bench.errors import BenchError, DataError, InputError, NotComparableError
@@ -20,11 +19,13 @@ from bench.eval.rescoring import contradiction_error, load_record_tasks, rescore
 from bench.eval.score_memory import ScoreMemory, describe_files, name_record, open_memory
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.records.fingerprint import hash_canonical_json
+from bench.records.imported import is_imported
 from bench.records.integrity import read_seal
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord
 from bench.records.store import ResultStore
 
 NO_DATA, OTHER_DATA, NO_PREDICTIONS = "no evaluation data", "other evaluation data", "no predictions"
+PUBLISHED = "published elsewhere, without predictions"
 _MOST_NAMED = 6
 Progress = Callable[[int], None]
 
@@ -55,6 +56,8 @@ class ScoreChecker:
         """
         if record.status != "ok":
             return Recomputation()
+        if record.predictions is None and is_imported(record):
+            return Recomputation(reason=PUBLISHED)
         if record.predictions is None or not store.is_whole(record.place, record):
             return Recomputation(reason=NO_PREDICTIONS)
         expected = {name: str(facts["sha256"]) for name, facts in record.tasks.items()}
@@ -195,7 +198,7 @@ def split_contradictions(
     """
     outcomes = recompute_scores(store, records, data, progress)
     errors = {place: outcome.error for place, outcome in outcomes.items() if outcome.error is not None}
-    silent = {place: o for place, o in outcomes.items() if o.reason != NO_PREDICTIONS}
+    silent = {place: o for place, o in outcomes.items() if o.reason not in (NO_PREDICTIONS, PUBLISHED)}
     return note_unchecked_scores(records, silent), errors
 
 

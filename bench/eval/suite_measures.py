@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.data.contrast_items import ContrastTask
-from bench.data.imported_names import is_imported
+from bench.data.imported_names import is_imported_suite
 from bench.data.mteb_names import is_mteb
 from bench.data.rank_task import RankTask
 from bench.data.suites import RANK_SUITES, TRANSFER_SUITES, is_contrast
@@ -24,7 +24,7 @@ SuiteTask = PairTask | LabelledTask | MtebTask | ContrastTask | RankTask | Impor
 
 def measure_of(name: str) -> Measure[Any]:
     """Return the measure of a suite named as in ``--suite``; loading its tasks refuses an unknown name."""
-    if is_imported(name):
+    if is_imported_suite(name):
         return ImportedSuite(name)
     if is_mteb(name):
         return MtebSuite(name)

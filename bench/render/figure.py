@@ -70,13 +70,14 @@ class ForestLine:
 
 @dataclass(frozen=True)
 class ForestPlot:
-    """A forest plot: its lines, the axes of both columns, and the heading of the second."""
+    """A forest plot: its lines, the axes of both columns, and the headings of the second and the first."""
 
     lines: tuple[ForestLine, ...]
     seeds: CellAxis
     differences: CellAxis
     heading: str
     band: tuple[float, float]
+    dots: str = "each seed"
 
 
 @dataclass(frozen=True)

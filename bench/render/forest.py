@@ -120,7 +120,7 @@ def draw_forest(figure: Figure) -> tuple[list[str], float]:
     height = _HEAD + _ROW * len(plot.lines) + 6
     parts = [f"<defs>{SEED}</defs>"]
     axes = {"seeds": plot.seeds, "differences": plot.differences}
-    headings = {"seeds": "each seed", "differences": plot.heading}
+    headings = {"seeds": plot.dots, "differences": plot.heading}
     for name, (left, width) in _COLUMNS.items():
         sign = name == "differences"
         grid = draw_grid(axes[name], f"{figure.name}-{name}", plot.band if sign else None)

@@ -18,12 +18,14 @@ class PairTest:
     Args:
         test: Name of the test, or the obstacle to one.
         interval: Confidence interval of this pair.
+        df: Degrees of freedom of a test over tasks.
     """
 
     difference: float
     p: float | None
     test: str
     interval: tuple[float, float] | None = None
+    df: float | None = None
 
 
 @dataclass(frozen=True)

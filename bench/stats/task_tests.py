@@ -442,4 +442,4 @@ def _pair_test(
         check_level(level)
         half = float(stdtrit(freedom, (1 + level) / 2)) * error
         interval = (difference - half, difference + half) if error > 0 else None
-    return PairTest(difference, p, test, interval)
+    return PairTest(difference, p, test, interval, freedom)

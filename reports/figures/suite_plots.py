@@ -14,7 +14,7 @@ import numpy as np
 from bench.comparison.selection import group_by
 from bench.config.sweep_manifest import Manifest
 from bench.config.sweeps import SWEEPS, Sweep
-from bench.data.imported_names import is_imported
+from bench.data.imported_names import is_imported_suite
 from bench.errors import DataError
 from bench.records.record import RunRecord, safe_name
 from bench.render.critical_difference import ranking_figure
@@ -319,7 +319,8 @@ def _gain_figure(suite: SuiteRecords) -> Iterator[Figure]:
 def _cosine_figure(suite: SuiteRecords) -> Iterator[Figure]:
     """Densities of the similarities of all test pairs, a line a method, from the kept predictions."""
     # only these predictions are similarities
-    if suite.metric != "spearman" or is_imported(suite.every_record[0].suite) or len(suite.runs) > MOST_ROWS:
+    made_elsewhere = is_imported_suite(suite.every_record[0].suite)
+    if suite.metric != "spearman" or made_elsewhere or len(suite.runs) > MOST_ROWS:
         return
     edges = np.linspace(-1, 1, 81)
     middles = tuple(((edges[:-1] + edges[1:]) / 2).tolist())

@@ -42,7 +42,7 @@ from bench.reports.tables.baseline_family import (
     find_best,
 )
 from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow
-from bench.reports.tables.method_cards import card_anchor
+from bench.reports.tables.method_cards import card_anchor, encoder_parameters, format_millions
 from bench.reports.tables.pairwise_tests import PairwiseTests
 
 ANSWERS = (AHEAD, EQUAL, OPEN, BEHIND)
@@ -64,7 +64,8 @@ class AnswerRow:
         anchor: Id of the row on the page; ``card``: of its method's card.
         seeds: Averages by seed, in points.
         tested: True for a row of the family, which can be a baseline.
-        aside: Why it isn't tested, or "".
+        aside: Why it isn't tested, or ""; its rank where tests are over tasks.
+        size: Parameters in millions, as text.
     """
 
     row: LeaderboardRow
@@ -75,6 +76,7 @@ class AnswerRow:
     tested: bool
     aside: str
     hidden: bool
+    size: str = DASH
 
     @property
     def seeds_text(self) -> str:
@@ -103,6 +105,7 @@ class Answers:
         best: Printed names of the rows that may be the best on average.
         marks: Mark of each printed name that has a footnote.
         footnotes: The options that those names leave out.
+        over_tasks: True if rows have no seeds, and tests are over tasks.
     """
 
     title: str
@@ -120,6 +123,7 @@ class Answers:
     best: tuple[str, ...]
     marks: Mapping[str, str]
     footnotes: tuple[str, ...]
+    over_tasks: bool = False
 
     @property
     def family(self) -> BaselineFamily | None:
@@ -275,7 +279,8 @@ class Answers:
             lines.append(ForestLine(*texts, row.seeds, estimate, interval, self.text(row), style))
         heading = f"difference from {self.shown[self.baseline]}, 95% for all rows"
         axes = self.seeds_axis, self.axis(self.baseline)
-        return ForestPlot(tuple(lines), *axes, heading, (-SCALE * self.margin, SCALE * self.margin))
+        dots = "average" if self.over_tasks else "each seed"
+        return ForestPlot(tuple(lines), *axes, heading, (-SCALE * self.margin, SCALE * self.margin), dots)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -392,10 +397,13 @@ def collect_answers(
         values = [record.score("avg") for record in done]
         seeds = tuple(SCALE * value for value in values if value is not None)
         aside = family_rows.aside.get(method, "") or ("no finished run" if not seeds else "")
+        if tests.over_tasks and row.rank is not None:
+            aside = f"rank {row.rank_text}"
         hidden = method in family_rows.hidden and not campaign.all_rows
         anchor = f"row-{number}-{safe_name(method)}"
         card = card_anchor(runs[method][0].name)
-        rows.append(AnswerRow(row, method, anchor, card, seeds, method in families, aside, hidden))
+        size = format_millions(encoder_parameters(runs[method][0]))
+        rows.append(AnswerRow(row, method, anchor, card, seeds, method in families, aside, hidden, size))
     averages = [seed for row in rows if not row.hidden for seed in row.seeds]
     shown = {row.method: campaign.shown(row.method) for row in rows}
     return Answers(
@@ -413,4 +421,5 @@ def collect_answers(
         f"{safe_name(records[0].profile)}-{safe_name(records[0].suite)}-",
         tuple(campaign.shown(method) for method in tests.of().methods if method in find_best(tests)),
         *number_footnotes(shown.values(), campaign.footnotes),
+        over_tasks=tests.over_tasks,
     )

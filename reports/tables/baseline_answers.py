@@ -52,6 +52,8 @@ def _describe_best(board: Leaderboard, width: int) -> str:
         unranked = any(row.average is not None for row in board.rows)
         return "No ranked row" if unranked else "No finished run"
     top = max(finished, key=lambda row: row.average or 0.0)
+    if board.over_tasks:
+        return f"Highest average: {printed_name(top.method)} {format_score(top.average)}"
     seeds = f"{top.finished} seed{'s' * (top.finished != 1)}" if top.has_seeds else "no seeds"
     rows = f"{len(finished)} rows" if len(finished) > 1 else "one row"
     return (

@@ -46,13 +46,17 @@ def comparison_grid(c: Comparison) -> Grid:
     items, of_items = c.item_level, c.seed_level is None
     corrected = of_items and _is_corrected(c)
     tests: dict[str, TestsByTask] = {}
-    header = ["task", "A", "B", "A - B", *_seed_header(c)]
+    types = c.task_level.types if c.task_level else ()
+    header = ["task", "A", "B", "A - B", *["type"] * bool(types), *_seed_header(c)]
     if items:
         header += [_interval_heading(c, "items", of_items), "p items", *["p corrected"] * corrected]
         tests = _checkpoint_tests(items.checkpoints[0]) if of_items and len(items.checkpoints) == 1 else {}
+    kinds = dict(zip((task for task in c.means if task != AVERAGE), types, strict=bool(types)))
     rows = []
     for task, (a, b) in c.means.items():
         row = [task, f"{SCALE * a:.2f}", f"{SCALE * b:.2f}", format_points(a - b), *_seed_cells(c, task)]
+        if types:
+            row.append(kinds.get(task, DASH))
         if items:
             test, correction = items.tasks[task], _find_correction(c, task) if of_items else None
             row += [_interval_text(correction, (test.low, test.high)), format_p_value(test.p)]

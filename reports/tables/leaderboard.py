@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from bench.comparison.task_evidence import explain_no_test
 from bench.records.imported import describe_imports, is_imported
 from bench.records.record import RunRecord, count_training_sentences, sum_training_seconds
 from bench.render.grid import (
@@ -183,6 +184,7 @@ class Leaderboard:
         baseline: Row that the others are compared with, or "".
         margin: Largest difference from the baseline that counts as none.
         hidden: Number of rows that are set aside, which texts leave out.
+        over_tasks: True if rows have one score a task and no seeds, so that tests are over tasks.
     """
 
     campaign: str
@@ -196,6 +198,7 @@ class Leaderboard:
     baseline: str = ""
     margin: float = MARGIN
     hidden: int = 0
+    over_tasks: bool = False
 
 
 def leaderboard_grids(campaign: Campaign) -> list[Grid]:
@@ -247,6 +250,7 @@ def _make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leade
     setup_notes = (
         *ranking_notes(average, uneven_seed_notes(pairwise), campaign.shown),
         *pairwise.unit_notes(records[0].suite),
+        *explain_no_test(finished_records(records)),
         *setting_notes(listed, campaign.shown),
         *code_notes(listed, campaign.shown),
         *budget_notes(listed, campaign.shown),
@@ -265,7 +269,7 @@ def _make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leade
         bold = BOLD if average.methods else CAPTION
     place = (campaign.name, records[0].profile, records[0].suite)
     baseline = against.baseline if against else ""
-    facts = (baseline, campaign.margin, len(family.hidden))
+    facts = (baseline, campaign.margin, len(family.hidden), pairwise.over_tasks)
     return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests, *facts)
 
 
@@ -393,16 +397,17 @@ def required_notes(
 def make_leaderboard_grid(table: Leaderboard, *, data: bool) -> Grid:
     """The table; as ``data`` it has the ends of intervals as numbers."""
     trains = any(row.sentences is not None for row in table.rows)
-    header = ["method", "seeds", *table.tasks, "sd", *["rank"] * bool(table.tests)]
+    seeds = not table.over_tasks
+    header = ["method", *["seeds"] * seeds, *table.tasks, *["sd"] * seeds, *["rank"] * bool(table.tests)]
     if table.baseline:
         header += ["difference", "interval", *["low", "high"] * data, "p", "answer"]
     header += ["sentences", "cpu s"] * trains
     rows = []
     for row in table.rows:
         average = row.cells["avg"]
-        cells: list[Value] = [row.method, row.seeds]
+        cells: list[Value] = [row.method, *[row.seeds] * seeds]
         cells += [row.cells[task] for task in table.tasks if task != "avg"]
-        cells += [hide_deviation(average), Printed(format_score(average.sd), average.sd)]
+        cells += [hide_deviation(average), *[Printed(format_score(average.sd), average.sd)] * seeds]
         cells += [row.rank_text] * bool(table.tests)
         if table.baseline:
             cells += _answer_cells(row, table.baseline, data=data)

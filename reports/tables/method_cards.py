@@ -67,10 +67,8 @@ class MethodRuns:
     @property
     def parameters_text(self) -> str:
         """Printed parameters, in millions."""
-        if self.parameters is None:
-            return DASH
-        millions = self.parameters / 1e6
-        return f"{millions:.1f}M" if millions >= 1 else f"{millions:.2g}M"
+        text = format_millions(self.parameters)
+        return text if text == DASH else f"{text}M"
 
 
 @dataclass(frozen=True)
@@ -125,6 +123,18 @@ def _page_run(campaign: Campaign, record: RunRecord, tasks: Sequence[str]) -> Pa
     path = home.path(record.place).relative_to(home.root.parent if campaign.several else home.root).as_posix()
     scores = {task: record.score(task) for task in tasks}
     return PageRun(seed, scores, record.reason or "", path, record.key)
+
+
+def format_millions(parameters: int | None) -> str:
+    """Return a number of parameters in millions, or a dash.
+
+    >>> format_millions(22_713_216), format_millions(431_000), format_millions(None)
+    ('22.7', '0.43', '-')
+    """
+    if parameters is None:
+        return DASH
+    millions = parameters / 1e6
+    return f"{millions:.1f}" if millions >= 1 else f"{millions:.2g}"
 
 
 def encoder_parameters(record: RunRecord) -> int | None:
