@@ -92,6 +92,11 @@ SECTIONS = (
     ),
     Section("ranks", "Ranks", "no two methods of one suite were tested", _RUN, tab="ranks"),
     Section(
+        *("averages", "Averages and ranks", "no rows with one score a task, without seeds and items"),
+        *("bench import makes such rows", "task_averages.average_grid"),
+        tab="ranks",
+    ),
+    Section(
         *("sts7", "STS tasks", "no record of suite sts7"),
         *("bench run --suite sts7 makes them", "suite_tables.sts7_grids"),
         tab="",

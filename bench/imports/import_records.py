@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.errors import InputError, NotComparableError
 from bench.imports.published import PublishedResults, PublishedRun
-from bench.records.imported import IMPORTED, is_imported
+from bench.records.imported import ABOUT, IMPORTED, is_imported
 from bench.records.look_alikes import find_record_look_alike
 from bench.records.record import AVERAGE, RunRecord
 from bench.records.store import ResultStore, predictions_to_npz
@@ -45,7 +45,7 @@ def make_record(run: PublishedRun, results: PublishedResults, profile: str) -> R
     """Return the record of a published run."""
     options = {name: str(run.facts[name]) for name in ("revision",) if run.facts.get(name)}
     tasks = {name: {"reference": False, **facts} for name, facts in run.tasks.items()}
-    provenance: dict[str, Any] = {IMPORTED: {**run.facts, **results.source}}
+    provenance: dict[str, Any] = {IMPORTED: {**results.source, ABOUT: dict(run.facts)}}
     return RunRecord(
         profile=profile,
         method=run.method,

@@ -11,20 +11,26 @@ IMPORTED = "imported"
 """Profile of imported records, block of their provenance, and how their registered name begins."""
 
 
+ABOUT = "about"
+"""Block of that block: what the source says of the row, such as the number of parameters."""
+
+
 def is_imported(record: RunRecord) -> bool:
     """Return whether a record's scores were made elsewhere."""
     return record.name.startswith(f"{IMPORTED}:")
 
 
 def import_facts(record: RunRecord) -> Mapping[str, Any]:
-    """Return what the source says of an imported record; empty for others."""
-    facts = record.provenance.get(IMPORTED, {}) if is_imported(record) else {}
-    return facts if isinstance(facts, Mapping) else {}
+    """Return what the source of an imported record says of its row; empty for others."""
+    facts: Mapping[str, Any] = (
+        record.provenance.get(IMPORTED, {}).get(ABOUT, {}) if is_imported(record) else {}
+    )
+    return facts
 
 
 def describe_source(record: RunRecord) -> str:
     """Return in words where an imported record comes from, such as "mteb:results, commit 0123abc, CC0"."""
-    facts = import_facts(record)
+    facts = record.provenance.get(IMPORTED, {})
     parts = [f"{facts.get('kind')}:{facts.get('label')}"]
     if commit := facts.get("commit"):
         parts.append(f"commit {str(commit)[:10]}")

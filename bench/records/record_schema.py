@@ -65,10 +65,10 @@ _TIMING = Block(
 ENCODER = Block(optional={"parts": is_count})
 _ENVIRONMENT = {**_each(is_text, "python", "platform", "device"), "versions": _VERSIONS}
 _GIT = {"commit": _OPTIONAL_TEXT, "dirty": Maybe(schema.is_boolean)}
-_SOURCE = _each(is_text, "repository", "commit", "date", "licence", "revision")
+_ABOUT = Block(optional={"revision": is_text, **_each(Maybe(is_count), "n_parameters", "embed_dim")})
 _IMPORTED = Block(
     {**_each(is_label, "kind", "label"), "sha256": is_text},
-    {**_SOURCE, **_each(Maybe(is_count), "n_parameters", "embed_dim")},
+    {**_each(is_text, "repository", "commit", "date", "licence"), "about": _ABOUT},
 )
 _PROVENANCE = Block(
     optional={

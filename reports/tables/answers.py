@@ -64,7 +64,7 @@ class AnswerRow:
         anchor: Id of the row on the page; ``card``: of its method's card.
         seeds: Averages by seed, in points.
         tested: True for a row of the family, which can be a baseline.
-        aside: Why it isn't tested, or ""; its rank where tests are over tasks.
+        aside: Why it isn't tested, or "".
         size: Parameters in millions, as text.
     """
 
@@ -398,7 +398,7 @@ def collect_answers(
         seeds = tuple(SCALE * value for value in values if value is not None)
         aside = family_rows.aside.get(method, "") or ("no finished run" if not seeds else "")
         if tests.over_tasks and row.rank is not None:
-            aside = f"rank {row.rank_text}"
+            aside = DASH  # its ranks have a column
         hidden = method in family_rows.hidden and not campaign.all_rows
         anchor = f"row-{number}-{safe_name(method)}"
         card = card_anchor(runs[method][0].name)

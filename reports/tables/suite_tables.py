@@ -8,7 +8,7 @@ from bench.comparison.selection import group_by
 from bench.render.grid import Grid, ScoreCell, Value
 from bench.render.row_names import join_names
 from bench.reports.campaign import Campaign
-from bench.reports.record_groups import SUPERVISED_GROUP, by_profile_and_suite
+from bench.reports.record_groups import MADE_ELSEWHERE, SUPERVISED_GROUP, by_profile_and_suite
 from bench.reports.tables.leaderboard import OF_COLUMNS, Leaderboard, LeaderboardRow, make_leaderboard
 from bench.reports.tables.published_figures import paper_backbone
 
@@ -20,6 +20,7 @@ GROUPS = (
     "distilled into one encoder",
     SUPERVISED_GROUP,
     "distilled into static vectors",
+    MADE_ELSEWHERE,
 )
 TASK_NAMES = {"STSB": "STS-B", "SICKR": "SICK-R", "avg": "Avg.", "SST2": "SST"}
 

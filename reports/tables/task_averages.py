@@ -1,0 +1,50 @@
+"""Three averages of rows that have one score a task, with the ranks that tests over tasks leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.records.record import RunRecord
+from bench.render.grid import BEST, Grid, ScoreCell, Value
+from bench.reports.campaign import Campaign
+from bench.reports.record_groups import finished_records
+from bench.reports.tables.pairwise_tests import describe_tests
+from bench.reports.tables.row_tests import run_pairwise_tests
+from bench.reports.tables.task_pairwise import TaskPairwiseTests
+
+_HEADINGS = {"tasks": "mean over tasks", "types": "mean over types", "borda": "Borda points"}
+_NOTES = (
+    "mean over types: the mean of each type's mean. Borda points: a task gives its best of m rows m - 1 points, "
+    "and equal scores share theirs; here their mean over tasks, which depends on the other rows.",
+    "rank: first and last place that tests of all pairs leave open, for each average by itself; with 95% "
+    "confidence all true ranks are among them. Bold: may be the best.",
+)
+
+
+def average_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | None:
+    """Return the table of averages of one profile and suite whose tests are over tasks."""
+    tests = run_pairwise_tests(campaign, records)
+    if not isinstance(tests, TaskPairwiseTests) or not finished_records(records):
+        return None
+    header, columns = ["method"], []
+    for average in tests.average_names:
+        header += [_HEADINGS[average], "rank"]
+        columns.append(_average_cells(tests, average))
+    rows: list[tuple[Value, ...]] = []
+    for method in tests.of().methods:
+        cells = [cell for column in columns for cell in column[method]]
+        rows.append((campaign.shown(method), *cells))
+    notes = [*_NOTES, f"They are {describe_tests(tests.of())}.", *tests.unit_notes(records[0].suite)]
+    return Grid(campaign.title("Averages and ranks", records), tuple(header), tuple(rows), tuple(notes))
+
+
+def _average_cells(tests: TaskPairwiseTests, average: str) -> dict[str, tuple[Value, Value]]:
+    """Return each row's average and its ranks."""
+    of_average, best = tests.tests_of(average), tests.list_best(average)
+    cells: dict[str, tuple[Value, Value]] = {}
+    scores, ranks = of_average.scores.tolist(), of_average.rank_intervals.tolist()
+    for method, score, ends in zip(of_average.methods, scores, ranks, strict=True):
+        mark = BEST if method in best else ""
+        value = score / 100 if average == "borda" else score  # points as they are
+        cells[method] = ScoreCell(value, None, 1, mark), "-".join(map(str, dict.fromkeys(ends)))
+    return cells
