@@ -14,7 +14,7 @@ from bench.reports.tables.task_pairwise import TaskPairwiseTests
 
 _HEADINGS = {"tasks": "mean over tasks", "types": "mean over types", "borda": "Borda points"}
 _NOTES = (
-    "mean over types: the mean of each type's mean. Borda points: a task gives its best of m rows m - 1 points, "
+    "mean over types: the mean of each type's mean. Borda points: a task gives its best of m rows m - 1, "
     "and equal scores share theirs; here their mean over tasks, which depends on the other rows.",
     "rank: first and last place that tests of all pairs leave open, for each average by itself; with 95% "
     "confidence all true ranks are among them. Bold: may be the best.",
