@@ -62,25 +62,29 @@ def read_score(path: Path, subset: str, split: str) -> float | None:
     return float(np.mean(scores)) if scores and None not in scores else None
 
 
+def read_revision(folder: Path, tasks: Mapping[str, tuple[str, str, str]]) -> dict[str, float]:
+    """Return the scores of a revision's tasks that it has."""
+    files = {name: folder / f"{name}.json" for name in tasks}
+    scores = {name: read_score(file, *tasks[name][1:]) for name, file in files.items() if file.exists()}
+    return {name: score for name, score in scores.items() if score is not None}
+
+
 def read_board(folder: Path, *, claims: bool = False) -> tuple[TaskScores, int]:
     """Return the table of complete models, and the number of those with one complete revision."""
     tasks, rows, whole = read_tasks(), {}, 0
     for model in sorted(path for path in folder.iterdir() if path.is_dir()):
-        revisions = []
-        for revision in sorted(model.iterdir(), key=lambda path: (path.name == "external", path.name)):
-            if revision.name != "external" or claims:
-                files = {name: revision / f"{name}.json" for name in tasks}
-                scores = {
-                    name: read_score(file, *tasks[name][1:]) for name, file in files.items() if file.exists()
-                }
-                revisions.append({name: score for name, score in scores.items() if score is not None})
-        revisions.sort(key=len, reverse=True)  # the fullest first, claims too if they are
+        revisions, claimed = [], model / "external"
+        for revision in sorted(path for path in model.iterdir() if path != claimed):
+            revisions.append(read_revision(revision, tasks))
+        revisions.sort(key=len, reverse=True)  # the fullest has precedence
+        whole += bool(revisions) and len(revisions[0]) == len(tasks)
+        if claims and claimed.is_dir():
+            revisions.append(read_revision(claimed, tasks))
         joined: dict[str, float] = {}
         for scores in revisions:
             joined = {**scores, **joined}
         if len(joined) == len(tasks):
             rows[model.name] = [100 * joined[name] for name in tasks]
-            whole += len(revisions[0]) == len(tasks)
     return TaskScores(
         tuple(rows), np.array(list(rows.values())), tuple(kind for kind, *_ in tasks.values())
     ), whole
