@@ -5,7 +5,8 @@ are ignored. A model counts if one revision has all tasks, or its revisions toge
 (folders "external") fill missing tasks with --claims.
 
 "bootstrap": differences of means in 10,000 draws of tasks, p at 5% without correction, as others test it.
-"t": bench's test of one pair. "all pairs": the same, corrected for all pairs. For each: pairs that differ,
+"t": bench's test of one pair. "all pairs": the same, corrected for all pairs. "t within types": a test of one
+pair with types as strata (coverage_tasks.py). For each: pairs that differ,
 neighbours in the ranking that do not, and models not told from the first. A line of JSON an average.
 
     python benchmarks/mteb_board.py FOLDER [--claims]
@@ -22,10 +23,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+from coverage_tasks import t_within_types
 from numpy.typing import NDArray
 
 from bench.stats.argument_checks import make_generator
-from bench.stats.task_tests import AVERAGES, TaskScores, TaskTests, compare_tasks, task_weights
+from bench.stats.task_averages import AVERAGES, TaskScores, task_weights
+from bench.stats.task_tests import TaskTests, compare_tasks
 
 SUITE, DRAWS, ALPHA = "MTEB(eng, v2)", 10_000, 0.05
 SUITES = Path(__file__).parents[1] / "bench" / "data" / "mteb_suites.toml"
@@ -59,25 +62,29 @@ def read_score(path: Path, subset: str, split: str) -> float | None:
     return float(np.mean(scores)) if scores and None not in scores else None
 
 
+def read_revision(folder: Path, tasks: Mapping[str, tuple[str, str, str]]) -> dict[str, float]:
+    """Return the scores of a revision's tasks that it has."""
+    files = {name: folder / f"{name}.json" for name in tasks}
+    scores = {name: read_score(file, *tasks[name][1:]) for name, file in files.items() if file.exists()}
+    return {name: score for name, score in scores.items() if score is not None}
+
+
 def read_board(folder: Path, *, claims: bool = False) -> tuple[TaskScores, int]:
     """Return the table of complete models, and the number of those with one complete revision."""
     tasks, rows, whole = read_tasks(), {}, 0
     for model in sorted(path for path in folder.iterdir() if path.is_dir()):
-        revisions = []
-        for revision in sorted(model.iterdir(), key=lambda path: (path.name == "external", path.name)):
-            if revision.name != "external" or claims:
-                files = {name: revision / f"{name}.json" for name in tasks}
-                scores = {
-                    name: read_score(file, *tasks[name][1:]) for name, file in files.items() if file.exists()
-                }
-                revisions.append({name: score for name, score in scores.items() if score is not None})
-        revisions.sort(key=len, reverse=True)  # the fullest first, claims too if they are
+        revisions, claimed = [], model / "external"
+        for revision in sorted(path for path in model.iterdir() if path != claimed):
+            revisions.append(read_revision(revision, tasks))
+        revisions.sort(key=len, reverse=True)  # the fullest has precedence
+        whole += bool(revisions) and len(revisions[0]) == len(tasks)
+        if claims and claimed.is_dir():
+            revisions.append(read_revision(claimed, tasks))
         joined: dict[str, float] = {}
         for scores in revisions:
             joined = {**scores, **joined}
         if len(joined) == len(tasks):
             rows[model.name] = [100 * joined[name] for name in tasks]
-            whole += len(revisions[0]) == len(tasks)
     return TaskScores(
         tuple(rows), np.array(list(rows.values())), tuple(kind for kind, *_ in tasks.values())
     ), whole
@@ -85,7 +92,7 @@ def read_board(folder: Path, *, claims: bool = False) -> tuple[TaskScores, int]:
 
 def bootstrap_differs(points: Array, weights: Array) -> Bools:
     """Return the (m, m) pairs whose two-sided bootstrap p over tasks is at most 5%, without correction."""
-    count, tasks = points.shape
+    tasks = points.shape[1]
     taken = make_generator(0, "bootstrap").multinomial(tasks, np.full(tasks, 1 / tasks), DRAWS) * weights
     means = points @ (taken / taken.sum(axis=1, keepdims=True)).T
     above = np.array([[np.count_nonzero(one > other) for other in means] for one in means])
@@ -110,23 +117,23 @@ def judge(table: TaskScores, average: str) -> Iterator[tuple[str, object]]:
     start = time.process_time()
     tests = compare_tasks(table, average)
     seconds = round(time.process_time() - start, 1)
-    plain = compare_tasks(table, average, stratified=False)
     weights = task_weights(table.values.shape[1], table.types, average)
-    pairs = np.triu_indices(len(table.methods), 1)
+    points, (first, second) = table.points(average), np.triu_indices(len(table.methods), 1)
+    within = np.zeros(tests.p.shape, dtype=bool)
+    gaps = (points[i] - points[j] for i, j in zip(first, second, strict=True))
+    within[first, second] = [t_within_types(gap, weights, table.types)[2] <= ALPHA for gap in gaps]
     verdicts = {
-        "bootstrap": bootstrap_differs(table.points(average), weights),
+        "bootstrap": bootstrap_differs(points, weights),
         "t": tests.p <= ALPHA,
         "all pairs": tests.differs,
-        "t, no strata": plain.p <= ALPHA,
-        "all pairs, no strata": plain.differs,
+        "t within types": within | within.T,
     }
     for name, differs in verdicts.items():
         yield name, count_verdicts(differs, tests)
     yield "may_be_best", int(tests.may_be_best.sum())
     yield "median_ranks_in_set", float(np.median(np.diff(tests.rank_intervals)) + 1)
-    for name in ("t", "all pairs"):
-        changed = verdicts[name][pairs] != verdicts[f"{name}, no strata"][pairs]
-        yield f"{name}: share that strata change", round(float(changed.mean()), 4)
+    changed = verdicts["t"] != verdicts["t within types"]
+    yield "share of t's verdicts that types as strata change", round(float(changed[first, second].mean()), 4)
     yield "cpu_seconds", seconds
 
 

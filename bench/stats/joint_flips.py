@@ -173,4 +173,4 @@ def _find_critical(largest: FloatArray, allowed: int) -> float:
     if allowed < 0:
         return np.inf
     place = len(largest) - 1 - allowed
-    return float(np.partition(largest, place)[place])
+    return float(np.partition(largest, place)[place]) / (1 - _TIE)  # a tie is not significant
