@@ -48,14 +48,12 @@ class WantedTask:
         subsets: mteb's subsets that are evaluated.
         main: mteb's name of the main score.
         is_main: The main score is imported.
-        successor: mteb's name of the task that replaces it, such as ``STSBenchmark.v2``; "" for none.
     """
 
     task: MtebTask
     subsets: tuple[str, ...]
     main: str
     is_main: bool
-    successor: str = ""
 
 
 def load_wanted_tasks(choice: MtebChoice) -> list[WantedTask]:
@@ -82,8 +80,7 @@ def _make_wanted_task(task: MtebTask, built: Any, metric: str) -> WantedTask:
     subsets = ("default",) if built.is_aggregate else tuple(built.hf_subsets)
     main = str(built.metadata.main_score)
     score = metric or task.score
-    successor = str(built.superseded_by or "")
-    return WantedTask(replace(task, score=score), subsets, main, score == main, successor)
+    return WantedTask(replace(task, score=score), subsets, main, score == main)
 
 
 def _load_benchmark(name: str) -> list[tuple[MtebTask, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from bench.eval.mteb_tasks import MtebTask
 from bench.imports.mteb_choice import ANY, WantedTask
-from bench.imports.mteb_result_file import describe_names
+from bench.imports.mteb_result_file import NO_REVISION, describe_names
 from bench.imports.mteb_revisions import ModelRow, shorten_revision
 
 Signature = tuple[str, ...]
@@ -21,9 +21,14 @@ def sign_data(row: ModelRow, wanted: Sequence[WantedTask]) -> Signature:
 
 
 def find_common_signature(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> Signature:
-    """Return the data revisions that most rows have; of equally many the nearest to the installed mteb's."""
+    """Return the data revisions that most rows have; of equally many the nearest to the installed mteb's.
+
+    Rows that don't state each revision don't count, unless there are only such rows.
+    """
     installed = tuple(each.task.dataset[1] for each in wanted)
-    counts = Counter(sign_data(row, wanted) for row in rows.values())
+    signatures = [sign_data(row, wanted) for row in rows.values()]
+    stated = [signature for signature in signatures if NO_REVISION not in signature]
+    counts = Counter(stated or signatures)
 
     def rank(signature: Signature) -> tuple[int, int, Signature]:
         same = sum(one == other for one, other in zip(signature, installed, strict=True))
@@ -40,8 +45,12 @@ def keep_common_data(
     kept, left_out = {}, {}
     for name, row in rows.items():
         own = sign_data(row, wanted)
-        if own == common:
+        if own == common and NO_REVISION not in own:
             kept[name] = row
+            continue
+        if NO_REVISION in own:
+            what = f"no data revision of {own.count(NO_REVISION)} tasks is stated"
+            left_out[name] = f"{what}; --data-revisions any keeps it"
             continue
         differing = [
             f"{each.task.id} {shorten_revision(one)} and not {shorten_revision(other)}"
@@ -56,6 +65,8 @@ def keep_common_data(
             f"{len(kept)} of {len(rows)} complete rows have the same data revisions; "
             f"{len(left_out)} rows on other data are left out (--data-revisions any keeps them)"
         )
+    if not kept:
+        return kept, left_out, notes
     older = [each.task.id for each, own in zip(wanted, common, strict=True) if own != each.task.dataset[1]]
     if older:
         notes.append(

@@ -59,7 +59,11 @@ class ResultTree:
 
 
 def open_tree(folder: Path) -> ResultTree:
-    """Find the results of a clone, a cache of mteb or a folder of models; raises InputError."""
+    """Find the results in a clone, a cache of ``mteb.ResultCache`` or a folder of models.
+
+    Raises:
+        InputError: If there are none.
+    """
     expected = "a folder with results/ORG__MODEL/REVISION/TASK.json"
     if not folder.is_dir():
         raise InputError("no such folder", where=str(folder), expected=expected)
@@ -82,7 +86,11 @@ def list_models(tree: ResultTree) -> dict[str, list[str]]:
 
 
 def select_models(known: Collection[str], names: Collection[str]) -> list[str]:
-    """Return the folders of models written ORG/NAME or ORG__NAME; raises InputError for unknown ones."""
+    """Return the folders of models written ``ORG/NAME`` or ``ORG__NAME``, of all if none is named.
+
+    Raises:
+        InputError: For an unknown name.
+    """
     if not names:
         return list(known)
     selected = {}

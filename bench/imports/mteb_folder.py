@@ -65,6 +65,8 @@ def read_mteb_folder(
     else:
         rows, of_other_data, data_notes = keep_common_data(rows, wanted)
         left_out |= of_other_data
+        if not rows:
+            raise _nothing_left(folder, left_out)
     runs = tuple(_make_run(name, row, choice, wanted) for name, row in rows.items())
     used = [pair for row in rows.values() for pair in _list_used(row)]
     newest = max(row.date for row in rows.values())

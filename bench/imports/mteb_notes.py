@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.imports.mteb_choice import JOINED, NEWEST, MtebChoice, WantedTask
@@ -32,6 +33,7 @@ def describe_rows(
         *_describe_main_scores(rows, wanted),
         *_describe_equal_rows(rows),
         *_describe_equal_names(rows),
+        *_describe_successors(choices),
     ]
 
 
@@ -51,6 +53,13 @@ def _describe_revisions(
     joined = sum(bool(row.origins) for row in rows.values())
     if choice.revisions == JOINED:
         yield f"{joined} rows join scores of several revisions of the model, as mteb's leaderboard does"
+
+
+def _describe_successors(choices: Sequence[RowChoice]) -> Iterator[str]:
+    """Yield tasks that models lack while they have the same task's other version."""
+    counts = Counter(pair for chosen in choices for pair in chosen.versions)
+    for (lacking, other), number in sorted(counts.items()):
+        yield f"{number} models lack {lacking} and have {other}, another task: they aren't mixed"
 
 
 def _describe_cards(rows: Mapping[str, ModelRow]) -> Iterator[str]:

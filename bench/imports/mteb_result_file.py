@@ -15,6 +15,7 @@ from bench.imports.mteb_choice import WantedTask
 
 NO_REVISION = "not stated"
 """The data revision of a file that states none."""
+_UNSTATED = ("", "None", "dataset revision not available")
 _NESTED = {"cos_sim": "cosine", "manhattan": "manhattan", "euclidean": "euclidean", "dot": "dot"}
 _NOT_SUBSETS = {"v_measures", "max", *_NESTED}  # mteb's: other dictionaries in a split are subsets
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -59,7 +60,8 @@ def parse_result_file(path: str, sha256: str, data: Any, wanted: WantedTask) -> 
     """Parse the JSON of a file; what is wrong is the result's problem."""
     if not isinstance(data, dict):
         return ResultFile(path, sha256, problem="it isn't a result of mteb")
-    revision = read_text(data.get("dataset_revision")) or NO_REVISION
+    revision = read_text(data.get("dataset_revision"))
+    revision = NO_REVISION if revision in _UNSTATED else revision
     version, date = read_text(data.get("mteb_version")), _read_date(data.get("date"))
     entries, problem, other = (), "", ""
     try:
@@ -164,9 +166,9 @@ def _select_entries(parts: Parts, wanted: WantedTask) -> tuple[tuple[MtebEntry, 
             entries.append(entry)
             other = other or differing
     if missing:
-        names = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         number = len(wanted.task.splits) * len(wanted.subsets)
-        raise ValueError(f"it lacks {len(missing)} of {number} parts ({names})")
+        count = f"{len(missing)} of {number} parts: " if number > 1 else ""
+        raise ValueError(f"it lacks {count}{describe_names(missing)}")
     return tuple(entries), other
 
 

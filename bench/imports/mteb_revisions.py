@@ -16,6 +16,7 @@ from bench.imports.mteb_result_file import ResultFile, describe_names
 _NO_REVISION = ("no_revision_available", EXTERNAL)
 _HEX = frozenset("0123456789abcdef")
 _SHORT = 8  # characters of a revision in an id
+_TASK_VERSION = re.compile(r"\.v\d+$")
 _VERSION = re.compile(r"(?P<release>\d+(?:\.\d+)*)(?P<before>\.?(?:dev|a|b|rc)\d*)?(?:\.post\d+)?", re.ASCII)
 
 
@@ -66,6 +67,7 @@ class RowChoice:
         several: The model has several complete revisions, of which one was chosen.
         undecided: Neither dates nor versions decide between them.
         of_card: The rows are a model card's.
+        versions: Tasks that the model lacks, each with its other version that the model has.
     """
 
     rows: tuple[ModelRow, ...] = ()
@@ -73,6 +75,7 @@ class RowChoice:
     several: bool = False
     undecided: bool = False
     of_card: bool = False
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 def choose_rows(
@@ -84,7 +87,9 @@ def choose_rows(
     if rule == JOINED:
         row = join_revisions(revisions, wanted, main_revision)
         reason = describe_gaps(row, wanted)
-        return RowChoice(reason=reason) if reason else RowChoice((row,))
+        if reason:
+            return RowChoice(reason=reason, versions=_find_versions(revisions, wanted))
+        return RowChoice((row,))
     complete = [row for row in revisions if not find_gaps(row, wanted)]
     if not complete:
         nearest = min(revisions, key=lambda row: len(find_gaps(row, wanted)))
@@ -93,10 +98,23 @@ def choose_rows(
             reason += f" in revision {shorten_revision(nearest.revision)}"
             if not find_gaps(join_revisions(revisions, wanted, main_revision), wanted):
                 reason += "; complete over its revisions: --revisions joined"
-        return RowChoice(reason=reason)
+        return RowChoice(reason=reason, versions=_find_versions(revisions, wanted))
     if rule == EVERY:
         return RowChoice(tuple(complete))
     return _choose_newest(complete, main_revision)
+
+
+def _find_versions(rows: Sequence[ModelRow], wanted: Sequence[WantedTask]) -> tuple[tuple[str, str], ...]:
+    """Return tasks without a file, each with the file of the same name in another version: X and X.v2."""
+    others = {name for row in rows for name in row.others}
+    pairs = []
+    for each in wanted:
+        name = each.task.asked.name
+        if any(each.task.id in row.files for row in rows):
+            continue
+        stem = _TASK_VERSION.sub("", name)
+        pairs += [(name, other) for other in sorted(others) if _TASK_VERSION.sub("", other) == stem]
+    return tuple(pairs)
 
 
 def _choose_newest(rows: Sequence[ModelRow], main_revision: str) -> RowChoice:

