@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -40,6 +41,7 @@ from bench.stats.argument_checks import MIN_PAIRS
 
 ITEM, GOLD, PREDICTION, GROUP = "item", "gold", "prediction", "group"
 _MOST_NAMED = 3
+_WHOLE = re.compile(r"[0-9]{1,15}")
 _UNREAD = "write a word such as none for an answer that can't be read"
 
 
@@ -221,7 +223,8 @@ class _TaskColumn:
             raise DataError(what, where=str(table.file), expected="different values")
         numbers = " ".join(str(groups[items[item].group]) for item in self.items) if groups else ""
         ids = hash_canonical_json([[item, label] for item, label in zip(self.items, labels, strict=True)])
-        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers)
+        first_id = _find_first_id(self.items)
+        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers, first_id)
         self.task = replace(known, sha256=known.identify(self.gold))
 
     def read_predictions(self, run: Run) -> FloatArray:
@@ -287,9 +290,22 @@ def _write_number(text: str) -> str:
     return f"{float(text):.17g}" if _is_number(text) else text
 
 
+def _find_first_id(items: Sequence[str]) -> int | None:
+    """Return the first of sorted ids that are consecutive whole numbers, otherwise None."""
+    if not all(map(_is_whole, items)):
+        return None
+    first = int(items[0])
+    consecutive = all(item == str(number) for number, item in enumerate(items, start=first))
+    return first if consecutive else None
+
+
 def _sort_items(items: Iterable[str]) -> list[str]:
     """Return ids in an order that no file's order changes: as numbers if all are whole numbers."""
     ids = sorted(items)
-    if all(item.isascii() and item.isdigit() for item in ids):
+    if all(map(_is_whole, ids)):
         ids.sort(key=int)
     return ids
+
+
+def _is_whole(item: str) -> bool:
+    return _WHOLE.fullmatch(item) is not None
