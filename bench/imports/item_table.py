@@ -30,6 +30,7 @@ from bench.imports.source_table import (
     check_seeds,
     describe_source,
     leave_out_incomplete,
+    quote,
     read_number,
     read_rows,
     read_seed,
@@ -83,7 +84,7 @@ class _Items:
         other = own.setdefault(item, prediction)
         if other is not prediction:
             same = "the same prediction again" if other.text == prediction.text else "another prediction"
-            what = f"{run.label} on item '{item}' of {task}: {same} in line {other.line}"
+            what = f"{run.label} on item {quote(item)} of {task}: {same} in line {other.line}"
             raise DataError(what, where=row.where, expected="one row", hint="delete one of both rows")
 
     def _read_task(self, row: TableRow) -> str:
@@ -97,7 +98,8 @@ class _Items:
         first = self.gold.setdefault(task, {}).setdefault(item, gold)
         for name, value, known in (("gold", gold.text, first.text), ("group", gold.group, first.group)):
             if value != known and (name == "group" or _write_number(value) != _write_number(known)):
-                what = f"{name} '{value}' of item '{item}' of {task}, and '{known}' in line {first.line}"
+                of = f"item {quote(item)} of {task}"
+                what = f"{name} {quote(value)} of {of}, and {quote(known)} in line {first.line}"
                 raise DataError(what, where=row.where, expected=f"one {name} of an item")
 
 
@@ -162,7 +164,7 @@ def _choose_metric(table: _Items, notes: list[str]) -> str:
         number = next((gold for gold in items.values() if _is_number(gold.text)), None)
         if word is not None and (stated or number is not None):
             where, hint = f"{table.file}:{word.line}", "type --metric accuracy for classes"
-            raise DataError(f"gold '{word.text}' of {task}", where=where, expected="a number", hint=hint)
+            raise DataError(f"gold {quote(word.text)} of {task}", where=where, expected="a number", hint=hint)
         if number is not None and not stated:
             what = f"the gold of {task} are numbers: scores or classes"
             hint = f"type --metric with one of {', '.join(ITEM_METRICS)}"
@@ -179,7 +181,9 @@ def _check_items(table: _Items) -> None:
             missing = [item for item in table.gold[task] if item not in own]
             if missing:
                 line = table.gold[task][missing[0]].line
-                what = f"{run.label} has no prediction of item '{missing[0]}' of {task} (see line {line})"
+                what = (
+                    f"{run.label} has no prediction of item {quote(missing[0])} of {task} (see line {line})"
+                )
                 more = f"{what}, nor of {len(missing) - 1} more" if len(missing) > 1 else what
                 raise DataError(more, where=str(table.file), expected="the same items of every run")
 
@@ -191,7 +195,7 @@ def _number_groups(table: _Items) -> dict[str, int]:
         return {}
     for task, item, gold in every:
         if not gold.group:
-            what, where = f"item '{item}' of {task} has no group", f"{table.file}:{gold.line}"
+            what, where = f"item {quote(item)} of {task} has no group", f"{table.file}:{gold.line}"
             raise DataError(what, where=where, expected="a group of every item, or of none")
     names = sorted({gold.group for *_, gold in every})
     return {name: number for number, name in enumerate(names)}
@@ -241,7 +245,7 @@ class _TaskColumn:
         for label in unknown:
             self._numbers[label] = len(self._numbers)
         if unknown:
-            named = ", ".join(f"'{label}'" for label in unknown[:_MOST_NAMED])
+            named = ", ".join(map(quote, unknown[:_MOST_NAMED]))
             more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
             self.notes.append(f"{self._task}: predicted, but no item's gold: {named}{more}")
 
@@ -256,7 +260,7 @@ class _TaskColumn:
                 values.append(float(self._numbers[self._write_label(text)]))
             else:
                 where = f"{self._table.file}:{line}"
-                values.append(read_number(text, f"value of item '{item}' of {self._task}", where))
+                values.append(read_number(text, f"value of item {quote(item)} of {self._task}", where))
         return np.array(values, dtype=np.float32)
 
 
