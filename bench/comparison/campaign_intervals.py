@@ -25,6 +25,8 @@ from bench.stats.item_statistics import AVERAGE, percentile_interval
 from bench.stats.item_units import UnitSummary
 from bench.stats.seeds import one_sample
 
+_NOT_ITS_OWN = "its predictions are missing or belong to another record"
+
 
 @dataclass(frozen=True)
 class RecordInterval:
@@ -73,7 +75,9 @@ def compute_record_intervals(
             tasks = ((name, run.record.tasks[name]["sha256"]) for name in list_task_names(run.record))
             same_data.setdefault((run.record.suite, *tasks), []).append(run)
         else:
-            say(f"{run.path}: items left out, its predictions are missing or belong to another record")
+            missing = run.record.predictions is None
+            why = "no predictions are kept" if missing else _NOT_ITS_OWN
+            say(f"{run.path}: items left out, {why}")
             yield _build_record_interval(run, None, level)
     for group in same_data.values():
         done = 0

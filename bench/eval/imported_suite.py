@@ -60,6 +60,7 @@ class ImportedTask:
         items_sha256: Of the items' ids and their gold as text; "" for a task with only scores.
         classes: Names of the gold classes in the order of their numbers; empty for numbers, or many classes.
         groups: Numbers of the groups of items that are drawn together, with blanks between; "" without them.
+        first_id: Id of the first item where ids are consecutive whole numbers, otherwise None.
     """
 
     id: str
@@ -69,12 +70,13 @@ class ImportedTask:
     items_sha256: str = ""
     classes: tuple[str, ...] = ()
     groups: str = ""
+    first_id: int | None = None
 
     def identify(self, gold: FloatArray) -> str:
         """Return the sha256 of name, metric, items, classes, groups and (items,) gold."""
         values = np.ascontiguousarray(gold, dtype="<f4")
         numbers = hashlib.sha256(values.tobytes()).hexdigest()
-        about = [self.id, self.metric, self.items_sha256, list(self.classes), self.groups]
+        about = [self.id, self.metric, self.items_sha256, list(self.classes), self.groups, self.first_id]
         return hash_canonical_json(["imported items", *about, numbers])
 
     @cached_property
@@ -93,6 +95,8 @@ class ImportedTask:
             facts["classes"] = list(self.classes)
         if self.groups:
             facts["groups"] = self.groups
+        if self.first_id is not None:
+            facts["first_id"] = self.first_id
         return facts
 
 
@@ -105,9 +109,15 @@ def read_imported_task(name: str, facts: Mapping[str, Any]) -> ImportedTask:
     """Return the task of a block of ``record.tasks``; wrong facts make a task of another sha256."""
     texts = {key: facts.get(key) for key in ("metric", "items_sha256", "groups")}
     known = {key: value for key, value in texts.items() if isinstance(value, str)}
-    classes = facts.get("classes")
-    names = tuple(map(str, classes)) if isinstance(classes, list) else ()
-    return ImportedTask(name, facts["sha256"], items=facts.get("items", 0), classes=names, **known)
+    classes, first_id = facts.get("classes"), facts.get("first_id")
+    return ImportedTask(
+        name,
+        facts["sha256"],
+        items=facts.get("items", 0),
+        classes=tuple(map(str, classes)) if isinstance(classes, list) else (),
+        first_id=first_id if type(first_id) is int else None,
+        **known,
+    )
 
 
 def score_items(metric: str, predictions: FloatArray, gold: FloatArray) -> float:
@@ -157,7 +167,7 @@ class ImportedSuite(Measure[ImportedTask]):
     counted, needs_torch, encodes_once = "items", False, False
     unit = "clusters of items of one group"
     change_columns = (
-        "Items by their position in the order of their ids. Correlations: each cell has the item's rank, "
+        "Items by id, or by place in the order of their ids. Correlations: each cell has the item's rank, "
         "below it the prediction or gold value. Classes: items of which A and B predict different ones."
     )
 
@@ -256,7 +266,7 @@ class ImportedSuite(Measure[ImportedTask]):
                 between = math.nan
             return compare_correlations(scores, between, task.items)
         if task.metric == PEARSON:
-            return {"clustered": None}
+            return {}
         from bench.stats.clustered_tests import clustered_test
 
         return {"clustered": clustered_test(first, second, gold, clusters)}
@@ -270,11 +280,15 @@ class ImportedSuite(Measure[ImportedTask]):
         if not task.items_sha256:
             raise BenchError("only scores were published", where=f"suite {self.name}")
         (first, gold), (second, _) = split_items(task, one), split_items(task, other)
-        texts = [(f"item {number}",) for number in range(1, task.items + 1)]
+        first_id = 1 if task.first_id is None else task.first_id
+        word = "place" if task.first_id is None else "item"
+        texts = [(f"{word} {number}",) for number in range(first_id, first_id + task.items)]
         if task.metric != ACCURACY:
             return rank_changes(texts, gold.tolist(), first, second, count)
-        sides = [[_name_class(task, number) for number in side.tolist()] for side in (gold, first, second)]
-        return class_changes(texts, *sides, count)
+        truth, a, b = (
+            [_name_class(task, number) for number in side.tolist()] for side in (gold, first, second)
+        )
+        return class_changes(texts, truth, a, b, count)
 
 
 def _name_class(task: ImportedTask, number: float) -> str:

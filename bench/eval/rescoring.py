@@ -114,6 +114,8 @@ def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | N
     Missing or contradicting ones raise DataError; other errors as :func:`load_record_tasks`.
     """
     tasks = load_record_tasks(record, data)
+    if record.predictions is None and measure_of(record.suite).has_only_scores(record):
+        raise DataError("only scores were published, no predictions", where=str(store.path(record.place)))
     predictions = store.predictions(record)
     if wrong := rescore_record(record, tasks, predictions).wrong:
         raise contradiction_error(store, record, wrong)

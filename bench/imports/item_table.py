@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -29,6 +30,7 @@ from bench.imports.source_table import (
     check_seeds,
     describe_source,
     leave_out_incomplete,
+    quote,
     read_number,
     read_rows,
     read_seed,
@@ -40,6 +42,7 @@ from bench.stats.argument_checks import MIN_PAIRS
 
 ITEM, GOLD, PREDICTION, GROUP = "item", "gold", "prediction", "group"
 _MOST_NAMED = 3
+_WHOLE = re.compile(r"[0-9]{1,15}")
 _UNREAD = "write a word such as none for an answer that can't be read"
 
 
@@ -81,7 +84,7 @@ class _Items:
         other = own.setdefault(item, prediction)
         if other is not prediction:
             same = "the same prediction again" if other.text == prediction.text else "another prediction"
-            what = f"{run.label} on item '{item}' of {task}: {same} in line {other.line}"
+            what = f"{run.label} on item {quote(item)} of {task}: {same} in line {other.line}"
             raise DataError(what, where=row.where, expected="one row", hint="delete one of both rows")
 
     def _read_task(self, row: TableRow) -> str:
@@ -95,7 +98,8 @@ class _Items:
         first = self.gold.setdefault(task, {}).setdefault(item, gold)
         for name, value, known in (("gold", gold.text, first.text), ("group", gold.group, first.group)):
             if value != known and (name == "group" or _write_number(value) != _write_number(known)):
-                what = f"{name} '{value}' of item '{item}' of {task}, and '{known}' in line {first.line}"
+                of = f"item {quote(item)} of {task}"
+                what = f"{name} {quote(value)} of {of}, and {quote(known)} in line {first.line}"
                 raise DataError(what, where=row.where, expected=f"one {name} of an item")
 
 
@@ -160,7 +164,7 @@ def _choose_metric(table: _Items, notes: list[str]) -> str:
         number = next((gold for gold in items.values() if _is_number(gold.text)), None)
         if word is not None and (stated or number is not None):
             where, hint = f"{table.file}:{word.line}", "type --metric accuracy for classes"
-            raise DataError(f"gold '{word.text}' of {task}", where=where, expected="a number", hint=hint)
+            raise DataError(f"gold {quote(word.text)} of {task}", where=where, expected="a number", hint=hint)
         if number is not None and not stated:
             what = f"the gold of {task} are numbers: scores or classes"
             hint = f"type --metric with one of {', '.join(ITEM_METRICS)}"
@@ -177,7 +181,9 @@ def _check_items(table: _Items) -> None:
             missing = [item for item in table.gold[task] if item not in own]
             if missing:
                 line = table.gold[task][missing[0]].line
-                what = f"{run.label} has no prediction of item '{missing[0]}' of {task} (see line {line})"
+                what = (
+                    f"{run.label} has no prediction of item {quote(missing[0])} of {task} (see line {line})"
+                )
                 more = f"{what}, nor of {len(missing) - 1} more" if len(missing) > 1 else what
                 raise DataError(more, where=str(table.file), expected="the same items of every run")
 
@@ -189,7 +195,7 @@ def _number_groups(table: _Items) -> dict[str, int]:
         return {}
     for task, item, gold in every:
         if not gold.group:
-            what, where = f"item '{item}' of {task} has no group", f"{table.file}:{gold.line}"
+            what, where = f"item {quote(item)} of {task} has no group", f"{table.file}:{gold.line}"
             raise DataError(what, where=where, expected="a group of every item, or of none")
     names = sorted({gold.group for *_, gold in every})
     return {name: number for number, name in enumerate(names)}
@@ -221,7 +227,8 @@ class _TaskColumn:
             raise DataError(what, where=str(table.file), expected="different values")
         numbers = " ".join(str(groups[items[item].group]) for item in self.items) if groups else ""
         ids = hash_canonical_json([[item, label] for item, label in zip(self.items, labels, strict=True)])
-        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers)
+        first_id = _find_first_id(self.items)
+        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers, first_id)
         self.task = replace(known, sha256=known.identify(self.gold))
 
     def read_predictions(self, run: Run) -> FloatArray:
@@ -238,7 +245,7 @@ class _TaskColumn:
         for label in unknown:
             self._numbers[label] = len(self._numbers)
         if unknown:
-            named = ", ".join(f"'{label}'" for label in unknown[:_MOST_NAMED])
+            named = ", ".join(map(quote, unknown[:_MOST_NAMED]))
             more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
             self.notes.append(f"{self._task}: predicted, but no item's gold: {named}{more}")
 
@@ -253,7 +260,7 @@ class _TaskColumn:
                 values.append(float(self._numbers[self._write_label(text)]))
             else:
                 where = f"{self._table.file}:{line}"
-                values.append(read_number(text, f"value of item '{item}' of {self._task}", where))
+                values.append(read_number(text, f"value of item {quote(item)} of {self._task}", where))
         return np.array(values, dtype=np.float32)
 
 
@@ -287,9 +294,22 @@ def _write_number(text: str) -> str:
     return f"{float(text):.17g}" if _is_number(text) else text
 
 
+def _find_first_id(items: Sequence[str]) -> int | None:
+    """Return the first of sorted ids that are consecutive whole numbers, otherwise None."""
+    if not all(map(_is_whole, items)):
+        return None
+    first = int(items[0])
+    consecutive = all(item == str(number) for number, item in enumerate(items, start=first))
+    return first if consecutive else None
+
+
 def _sort_items(items: Iterable[str]) -> list[str]:
     """Return ids in an order that no file's order changes: as numbers if all are whole numbers."""
     ids = sorted(items)
-    if all(item.isascii() and item.isdigit() for item in ids):
+    if all(map(_is_whole, ids)):
         ids.sort(key=int)
     return ids
+
+
+def _is_whole(item: str) -> bool:
+    return _WHOLE.fullmatch(item) is not None

@@ -188,7 +188,7 @@ def _choose_divisor(table: _Scores, scale: str) -> tuple[float, list[str]]:
         one = within[0]
         what = f"score {beyond.text} here, and {one.text} in line {one.line}: some may be x 100"
         hint = f"write all in one unit; --scale points takes {one.text} as {one.text} points"
-        raise DataError(what, where=where, expected="one unit", hint=hint)
+        raise DataError(what, where=where, expected="-1 to 1, or x 100", hint=hint)
     hint = "if the scores are x 100, type --scale points"
     raise DataError(f"score {beyond.text}", where=where, expected="-1 to 1", hint=hint)
 

@@ -25,6 +25,7 @@ _SEED = re.compile(r"([0-9]{1,15})(?:\.0+)?")  # pandas writes 1.0 in a column w
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
 _SEPARATORS = re.compile(r"(?<!\d)[\s_-]+|[\s_-]+(?!\d)")
+_LONGEST_QUOTE = 40
 _READ_BYTES = 2**20
 _NEAR = 0.8  # of two equal words it is 1
 _MEANINGS = {METHOD, SEED, TASK, METRIC, "score", "item", "gold", "prediction", "group"}
@@ -143,7 +144,7 @@ def _read_cells(values: Mapping[str, object], where: str) -> dict[str, str]:
         if value is None:
             cells[name] = ""
         elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise DataError(f"'{name}' is {value!r}", where=where, expected="a text or a number")
+            raise DataError(f"'{name}' is {quote(repr(value))}", where=where, expected="a text or a number")
         else:
             cells[name] = (value if isinstance(value, str) else repr(value)).strip()
     return cells
@@ -179,6 +180,12 @@ def _resembles(column: str, name: str) -> bool:
     return bare in _USUAL_NAMES.get(name, ()) or bool(get_close_matches(bare, [name], 1, _NEAR))
 
 
+def quote(text: str) -> str:
+    """Return a text of any length, escaped and in quotes, for a message."""
+    shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+    return f"'{printable(shown)}'"
+
+
 def read_number(text: str, what: str, where: str) -> float:
     """Return a finite decimal number; raises DataError that names the likely cause."""
     try:
@@ -189,7 +196,7 @@ def read_number(text: str, what: str, where: str) -> float:
         return value
     if not text:
         raise DataError(f"no {what}", where=where, expected="a number", hint="delete the row")
-    raise DataError(f"{what} '{text}'", where=where, expected="a number", hint=_explain_number(text))
+    raise DataError(f"{what} {quote(text)}", where=where, expected="a number", hint=_explain_number(text))
 
 
 def _explain_number(text: str) -> str | None:
@@ -211,7 +218,7 @@ def read_seed(row: TableRow) -> int | None:
         return None
     match = _SEED.fullmatch(text)
     if match is None:
-        raise DataError(f"seed '{text}'", where=row.where, expected="a whole number from 0, or nothing")
+        raise DataError(f"seed {quote(text)}", where=row.where, expected="a whole number from 0, or nothing")
     return int(match[1])
 
 

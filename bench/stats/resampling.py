@@ -95,7 +95,7 @@ def pearson_statistic(predictions: ArrayLike, gold: ArrayLike) -> Statistic:
 
     >>> correlate = pearson_statistic([[0.1, 0.3, 0.2, 0.9]], [1, 2, 3, 4])
     >>> correlate(np.array([[1, 1, 1, 1], [0, 2, 2, 0]])).round(3).tolist()
-    [[0.832], [-1.0]]
+    [[0.826], [-1.0]]
     """
     rows, scores = check_items(predictions, gold)
     return partial(_pearson_draws, _standardise(rows), _standardise(scores))
