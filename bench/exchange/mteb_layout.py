@@ -101,7 +101,7 @@ def _add_task(
     except LeftOutError as reason:
         left_out.add(what, str(reason))
         return
-    key = name_model(record)
+    key = name_model(record, task)
     model = models.setdefault(key, ModelFolder(_describe_model(record, *key)))
     file = model.files.setdefault(source.name, TaskFile(source, record.suite))
     if source.pooled and not file.source.pooled:
@@ -128,9 +128,10 @@ def _build_entries(
     for split, subset, value in parts:
         if subset not in about.languages:
             raise LeftOutError(f"mteb knows no languages of subset {subset}")
-        scores = {"main_score": value, source.score: value}
-        if len(parts) == 1:
-            scores |= _read_ranks(record, task)
+        scores = {"main_score": value}
+        if not is_imported(record):  # a source may call its main score otherwise
+            scores |= {source.score: value}
+            scores |= _read_ranks(record, task) if len(parts) == 1 else {}
         yield split, {**scores, "hf_subset": subset, "languages": list(about.languages[subset])}
 
 
@@ -165,13 +166,15 @@ def _read_ranks(record: RunRecord, task: str) -> dict[str, float]:
     return {score.metric.replace("@", "_at_"): score.value for score in scores}
 
 
-def name_model(record: RunRecord) -> tuple[str, str]:
-    """Return name and revision of a run as a model of mteb: an imported result keeps those of its source."""
+def name_model(record: RunRecord, task: str) -> tuple[str, str]:
+    """Return name and revision of a run as a model of mteb; an imported result keeps those of its source."""
     seed = "" if record.seed is None else f"-seed-{record.seed}"
     revision = hash_canonical_json(fact_values(record, ENCODER_FACTS))[:40]
     public = _PUBLIC_NAME.match(record.method) if is_imported(record) else None
     if public:
-        given = import_facts(record).get("revision")
+        facts = import_facts(record)
+        of_tasks: Any = facts.get("revisions")  # of a row that joins several
+        given = of_tasks.get(task) if isinstance(of_tasks, dict) else facts.get("revision")
         stated = isinstance(given, str) and _REVISION.fullmatch(given)
         return f"{public[1]}{seed}", given if stated else revision
     return f"bench/{safe_name(f'{record.profile}-{record.method}{seed}'.replace(' ', '-'))}", revision
