@@ -18,6 +18,7 @@ from bench.eval.rescoring import load_record_tasks
 from bench.exchange.record_choice import LeftOutError
 from bench.records.filesystem import find_name_fault
 from bench.records.fingerprint import hash_canonical_json
+from bench.records.imported import import_facts
 from bench.records.record import RunRecord
 from bench.schema import Block, ListOf, find_fault, is_label
 
@@ -37,6 +38,10 @@ _SOURCE = Block({
     "name": is_label, "score": is_label, "dataset": _DATASET,
     "subsets": ListOf(is_label), "splits": ListOf(is_label, least=1),
 })  # fmt: skip
+MODEL_META = "model_meta"
+"""Name of the file that describes a model, beside those of tasks."""
+ANY = "any"
+"""Data revision in a record of ``bench import --data-revisions any``."""
 _FIXED = {"default": ("eng-Latn",)}
 
 
@@ -66,23 +71,32 @@ def read_source_task(record: RunRecord, task: str) -> SourceTask | None:
     mteb: Any = record.provenance.get("mteb")
     measured = mteb.get("tasks") if isinstance(mteb, dict) else None
     facts: Any = measured.get(task) if isinstance(measured, dict) else record.tasks[task]
-    if find_fault(facts, _SOURCE) is not None or find_name_fault(f"{facts['name']}.json"):
+    if find_fault(facts, _SOURCE) is not None:
         return None
-    imported: Any = record.provenance.get("imported")
-    versions = [block.get(name) for block, name in _version_places(mteb, imported, facts)]
+    if facts["name"] == MODEL_META or find_name_fault(f"{facts['name']}.json"):
+        return None
+    revision = facts["dataset"]["revision"]
+    if revision == ANY:  # rows on several data revisions share a table
+        revisions: Any = import_facts(record).get("data_revisions")
+        revision = revisions.get(task) if isinstance(revisions, dict) else None
     return SourceTask(
         name=facts["name"],
         score=facts["score"],
-        revision=facts["dataset"]["revision"],
+        revision=revision if is_label(revision) else NO_REVISION,
         splits=tuple(facts["splits"]),
         subsets=tuple(facts["subsets"]),
-        mteb_version=next((value for value in versions if is_label(value)), None),
+        mteb_version=_read_version(record),
     )
 
 
-def _version_places(*blocks: Any) -> list[tuple[dict[str, Any], str]]:
-    names = ("version", "mteb_version", "mteb_version")
-    return [(block, name) for block, name in zip(blocks, names, strict=True) if isinstance(block, dict)]
+def _read_version(record: RunRecord) -> str | None:
+    """Return mteb's version, None where a source states none or several."""
+    mteb: Any = record.provenance.get("mteb")
+    stated = mteb.get("version") if isinstance(mteb, dict) else None
+    versions: Any = import_facts(record).get("mteb_versions", [stated])
+    if not isinstance(versions, list) or len(versions) != 1:
+        return None
+    return versions[0] if is_label(versions[0]) else None
 
 
 def find_senteval_task(record: RunRecord, task: str) -> SourceTask:

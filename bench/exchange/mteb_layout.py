@@ -16,6 +16,7 @@ from typing import Any
 from bench.errors import InputError
 from bench.eval.mteb_scores import metric_name
 from bench.exchange.mteb_facts import (
+    MODEL_META,
     SourceTask,
     TaskReader,
     find_senteval_task,
@@ -24,11 +25,12 @@ from bench.exchange.mteb_facts import (
 from bench.exchange.record_choice import ChosenRecords, LeftOut, LeftOutError
 from bench.records.filesystem import create_folder_atomically
 from bench.records.fingerprint import ENCODER_FACTS, fact_values, hash_canonical_json
+from bench.records.imported import import_facts, is_imported
 from bench.records.record import ALL, RunRecord, safe_name
-from bench.schema import is_text
 
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_PUBLIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_PUBLIC_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*)(@[A-Za-z0-9._-]+)?$")
+"""A row of ``bench import mteb:FOLDER``, with a revision where it has one row a revision."""
 
 
 @dataclass
@@ -99,7 +101,7 @@ def _add_task(
     except LeftOutError as reason:
         left_out.add(what, str(reason))
         return
-    key = name_model(record)
+    key = name_model(record, task)
     model = models.setdefault(key, ModelFolder(_describe_model(record, *key)))
     file = model.files.setdefault(source.name, TaskFile(source, record.suite))
     if source.pooled and not file.source.pooled:
@@ -126,9 +128,10 @@ def _build_entries(
     for split, subset, value in parts:
         if subset not in about.languages:
             raise LeftOutError(f"mteb knows no languages of subset {subset}")
-        scores = {"main_score": value, source.score: value}
-        if len(parts) == 1:
-            scores |= _read_ranks(record, task)
+        scores = {"main_score": value}
+        if not is_imported(record):  # a source may call its main score otherwise
+            scores |= {source.score: value}
+            scores |= _read_ranks(record, task) if len(parts) == 1 else {}
         yield split, {**scores, "hf_subset": subset, "languages": list(about.languages[subset])}
 
 
@@ -163,39 +166,43 @@ def _read_ranks(record: RunRecord, task: str) -> dict[str, float]:
     return {score.metric.replace("@", "_at_"): score.value for score in scores}
 
 
-def name_model(record: RunRecord) -> tuple[str, str]:
-    """Return name and revision of a run as a model of mteb: an imported result keeps those of its source."""
-    imported: Any = record.provenance.get("imported")
+def name_model(record: RunRecord, task: str) -> tuple[str, str]:
+    """Return name and revision of a run as a model of mteb; an imported result keeps those of its source."""
     seed = "" if record.seed is None else f"-seed-{record.seed}"
     revision = hash_canonical_json(fact_values(record, ENCODER_FACTS))[:40]
-    if isinstance(imported, dict) and _PUBLIC_NAME.fullmatch(record.method):
-        given = imported.get("revision")
-        if is_text(given) and _REVISION.fullmatch(given):
-            revision = given
-        return f"{record.method}{seed}", revision
+    public = _PUBLIC_NAME.match(record.method) if is_imported(record) else None
+    if public:
+        facts = import_facts(record)
+        of_tasks: Any = facts.get("revisions")  # of a row that joins several
+        given = of_tasks.get(task) if isinstance(of_tasks, dict) else facts.get("revision")
+        stated = isinstance(given, str) and _REVISION.fullmatch(given)
+        return f"{public[1]}{seed}", given if stated else revision
     return f"bench/{safe_name(f'{record.profile}-{record.method}{seed}'.replace(' ', '-'))}", revision
 
 
 def _describe_model(record: RunRecord, name: str, revision: str) -> dict[str, Any]:
     """Return mteb's description of a model, with null for everything that the record doesn't say."""
-    encoder = record.provenance.get("encoder", {})
+    imported, encoder = import_facts(record), record.provenance.get("encoder", {})
     corpus = record.training.get("corpus", {}).get("name")
-    parameters = encoder.get("parameters")
+    parameters = _read_number(imported.get("n_parameters", encoder.get("parameters")))
     unknown = (
-        *("release_date", "languages", "n_active_parameters_override", "n_embedding_parameters"),
-        *("memory_usage_mb", "license", "open_weights", "public_training_code", "public_training_data"),
-        *("reference", "use_instructions", "adapted_from", "superseded_by", "citation", "contacts"),
-        *("experiment_kwargs", "output_dtypes", "extra_requirements_groups", "loader"),
+        *("languages", "n_active_parameters_override", "n_embedding_parameters", "memory_usage_mb"),
+        *("public_training_code", "public_training_data", "reference", "use_instructions"),
+        *("adapted_from", "superseded_by", "citation", "contacts", "experiment_kwargs", "output_dtypes"),
+        *("extra_requirements_groups", "loader"),
     )
     return {
         **dict.fromkeys(unknown),
         "loader_kwargs": {},
         "name": name,
         "revision": revision,
-        "n_parameters": parameters if isinstance(parameters, int) else None,
-        "max_tokens": _read_number(encoder.get("max_length")),
-        "embed_dim": _read_number(encoder.get("dim")),
-        "framework": ["PyTorch"] if parameters else [],
+        "release_date": imported.get("release_date"),
+        "n_parameters": parameters,
+        "max_tokens": _read_number(imported.get("max_tokens", encoder.get("max_length"))),
+        "embed_dim": _read_number(imported.get("embed_dim", encoder.get("dim"))),
+        "license": imported.get("licence"),
+        "open_weights": imported.get("open_weights"),
+        "framework": ["PyTorch"] if encoder.get("parameters") else [],
         "similarity_fn_name": "cosine" if encoder.get("similarity") == "cosine" else None,
         "training_datasets": [corpus] if corpus else None,
         "modalities": ["text"],
@@ -225,7 +232,7 @@ def write_models(models: Models, out: Path, commit: Callable[[], object] = lambd
     with create_folder_atomically(out.resolve(), commit) as root:
         for folder, model in zip(folders, models.values(), strict=True):
             (root / folder).mkdir(parents=True)
-            _write_json(root / folder / "model_meta.json", model.meta)
+            _write_json(root / folder / f"{MODEL_META}.json", model.meta)
             for task, file in model.files.items():
                 _write_json(root / folder / f"{task}.json", file.as_json())
     return sum(len(model.files) for model in models.values())

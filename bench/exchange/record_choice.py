@@ -63,6 +63,7 @@ def choose_records(
     profile: str | None = None,
     suites: str | None = None,
     methods: str | None = None,
+    one_suite: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ChosenRecords:
     """Choose records of a campaign, and compute their scores again from the kept predictions.
@@ -73,10 +74,12 @@ def choose_records(
         profile: Only this profile's.
         suites: Only these suites, comma-separated.
         methods: Only these rows, comma-separated.
+        one_suite: Refuse several profiles, suites or versions of the data, which a table can't tell apart.
         progress: Called with the number of further checked records.
 
     Raises:
         InputError: an unknown campaign, profile, suite or method, or no finished record.
+        NotComparableError: with ``one_suite``, records of other data or specifications.
         DataError: a damaged record, or one whose scores contradict its predictions.
     """
     records = store.records()
@@ -95,6 +98,8 @@ def choose_records(
     finished = [record for record in records if record.status == "ok"]
     if not finished:
         raise InputError("no finished record", where=str(store.root), hint="bench run makes records")
+    if one_suite:
+        _require_one_suite(finished)
     return ChosenRecords(store, tuple(require_sound_scores(store, finished, data, progress)), left_out)
 
 
@@ -104,11 +109,7 @@ def describe_run(record: RunRecord) -> str:
     return f"{record.profile} {record.method}{seed} on {record.suite}"
 
 
-def require_one_suite(records: Sequence[RunRecord]) -> None:
-    """Raise InputError for records of several profiles or suites, NotComparableError for other data.
-
-    A table without those columns would mix them.
-    """
+def _require_one_suite(records: Sequence[RunRecord]) -> None:
     for noun, option in (("profile", "--profile"), ("suite", "--suite")):
         names = sorted({str(getattr(record, noun)) for record in records})
         if len(names) > 1:

@@ -43,6 +43,7 @@ def write_scores(layout: str, out: Path, *, methods: str | None, options: Mappin
             profile=options["profile"],
             suites=options["suites"],
             methods=methods,
+            one_suite=layout != MTEB,
             progress=advance,
         )
     try:
@@ -50,8 +51,10 @@ def write_scores(layout: str, out: Path, *, methods: str | None, options: Mappin
     except OSError as error:
         raise InputError(f"{out} can't be written: {error.strerror}", where="--out") from error
     finally:
-        for line in (*chosen.left_out.lines(), *(f"note: {note}" for note in chosen.notes)):
+        for line in chosen.left_out.lines():
             print_stderr(printable(line))
+    for note in chosen.notes:
+        print_stderr(printable(f"note: {note}"))
     click.echo(printable(written))
 
 

@@ -1,4 +1,4 @@
-"""Scores of a campaign as CSV, one row a score or one row an item: what ``bench import`` reads.
+"""Scores of a campaign as CSV, a row a score or a row an item: what ``bench import`` reads.
 
 UTF-8, a header, commas, a line feed at the end of each line, numbers at full precision. The seed of a
 deterministic method is empty.
@@ -7,8 +7,8 @@ deterministic method is empty.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +18,41 @@ from bench.data.sentence_clusters import cluster_items
 from bench.data.tasks import LabelledTask, PairTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
+from bench.eval.imported_suite import ACCURACY, SPEARMAN, ImportedTask, score_items, split_items
 from bench.eval.mteb_predictions import load_mteb_items, prediction_parts
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.rescoring import load_record_tasks
 from bench.eval.sts import spearman
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.eval.transfer_items import scored_items
-from bench.exchange.record_choice import ChosenRecords, LeftOut, LeftOutError, require_one_suite
+from bench.exchange.record_choice import ChosenRecords, LeftOut, LeftOutError, describe_run
 from bench.records.filesystem import temporary_path
 from bench.records.integrity import TOLERANCE
-from bench.records.record import ALL, AVERAGE, RunRecord
+from bench.records.record import ALL, RunRecord
 
-SCORES = ("method", "seed", "task", "score")
-ITEMS = ("method", "seed", "task", "item", "gold", "prediction", "group")
+SCORES = ("method", "seed", "task", "metric", "score")
+ITEMS = ("method", "seed", "task", "metric", "item", "gold", "prediction", "group")
 Row = Sequence[str]
+_NONE: FloatArray = np.empty(0, dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class TaskItems:
-    """The scored items of a task: gold as text, and the score that predictions have against it."""
+    """The scored items of a task.
 
-    gold: tuple[str, ...]
-    groups: tuple[int, ...]  # number of the cluster of items that share a sentence
+    Args:
+        metric: By which predictions are scored.
+        gold: Of each item, as text.
+        score: Gives the score of (items,) predictions; raises ValueError for an undefined one.
+        format: Writes one prediction.
+        groups: Number of each item's group; items of one group share a sentence.
+    """
+
+    metric: str
+    gold: Sequence[str]
     score: Callable[[FloatArray], float]
-    format: Callable[[float], str]
+    format: Callable[[float], str] = repr
+    groups: Sequence[int] = ()
 
 
 def check_table_target(out: Path) -> None:
@@ -78,35 +89,32 @@ def write_table(
 
 
 def score_rows(chosen: ChosenRecords) -> Iterator[Row]:
-    """Yield a row for each run and task, with the metric of the suite's average; the average is left out.
-
-    Raises InputError for several profiles or suites, see :func:`require_one_suite`.
-    """
-    require_one_suite(chosen.records)
+    """Yield a row for each run of one suite and task, by the metric of the average, which has no row."""
     for record in chosen.records:
         for task in list_tasks(record):
             value = record.score(task)
             if value is None:
                 chosen.left_out.add(f"{record.suite} {task}", f"no {record.metric}")
             else:
-                yield (record.method, format_seed(record), task, repr(float(value)))
+                yield (record.method, format_seed(record), task, record.metric, repr(float(value)))
 
 
 def item_rows(chosen: ChosenRecords, data: Path | None) -> Iterator[Row]:
-    """Yield a row for each run, task and item, of tasks whose score comes from one prediction an item.
+    """Yield a row for each run of one suite, task and item, of tasks scored by one prediction an item.
 
-    Items of a group share a sentence. Raises InputError for several profiles or suites, and for missing data.
+    Items of a group share a sentence. Raises InputError for missing data.
     """
-    require_one_suite(chosen.records)
     tasks = load_record_tasks(chosen.records[0], data)
-    items = _collect_items(tasks, chosen.records[0], chosen.left_out)
+    items: dict[str, TaskItems] | None = None
     for record in chosen.records:
         if record.predictions is None or not chosen.store.is_whole(record.place, record):
-            chosen.left_out.add(record.suite, f"no predictions of {record.method}")
+            chosen.left_out.add(describe_run(record), "no predictions")
             continue
         predictions = chosen.store.predictions(record)
+        if items is None:
+            items = _collect_items(tasks, record, predictions, chosen.left_out)
         for task in filter(items.__contains__, list_tasks(record)):
-            values = predictions.get(task, np.empty(0, dtype=np.float32))
+            values = _read_predictions(tasks[task], predictions.get(task, _NONE))
             if reason := _find_mismatch(record, task, items[task], values):
                 chosen.left_out.add(f"{record.suite} {task}", reason)
                 continue
@@ -116,7 +124,7 @@ def item_rows(chosen: ChosenRecords, data: Path | None) -> Iterator[Row]:
 def list_tasks(record: RunRecord) -> list[str]:
     """Return the tasks of a record in the order of its scores."""
     scored = [score.task for score in record.scores if score.subset == ALL and score.task in record.tasks]
-    return [task for task in dict.fromkeys([*scored, *record.tasks]) if task != AVERAGE]
+    return list(dict.fromkeys([*scored, *record.tasks]))
 
 
 def format_seed(record: RunRecord) -> str:
@@ -125,10 +133,17 @@ def format_seed(record: RunRecord) -> str:
 
 
 def _format_items(record: RunRecord, task: str, items: TaskItems, values: FloatArray) -> Iterator[Row]:
-    seed = format_seed(record)
+    head = (record.method, format_seed(record), task, items.metric)
     columns = zip(items.gold, values.tolist(), items.groups, strict=True)
     for number, (gold, value, group) in enumerate(columns, start=1):
-        yield (record.method, seed, task, str(number), gold, items.format(value), str(group))
+        yield (*head, str(number), gold, items.format(value), str(group))
+
+
+def _read_predictions(task: Any, values: FloatArray) -> FloatArray:
+    """Return the (items,) predictions of a run: a record of imported items has the gold behind them."""
+    if isinstance(task, ImportedTask) and len(values):
+        return split_items(task, values)[0]
+    return values
 
 
 def _find_mismatch(record: RunRecord, task: str, items: TaskItems, values: FloatArray) -> str:
@@ -143,51 +158,73 @@ def _find_mismatch(record: RunRecord, task: str, items: TaskItems, values: Float
     return ""
 
 
-def _collect_items(tasks: dict[str, SuiteTask], record: RunRecord, left_out: LeftOut) -> dict[str, TaskItems]:
+def _collect_items(
+    tasks: Mapping[str, SuiteTask],
+    record: RunRecord,
+    predictions: Mapping[str, FloatArray],
+    left_out: LeftOut,
+) -> dict[str, TaskItems]:
     """Return the items of the tasks that the layout can hold; groups count over all of them."""
-    readers = {}
+    found = {}
     for name, task in tasks.items():
         try:
-            readers[name] = _read_items(task, record)
+            found[name] = _read_items(task, record, predictions.get(name, _NONE))
         except LeftOutError as reason:
             left_out.add(f"{record.suite} {name}", str(reason))
         except BenchError as error:  # no parts of the predictions, or no data of mteb's
             left_out.add(f"{record.suite} {name}", error.what)
     measure = measure_of(record.suite)
-    texts = [part for name in readers for part in measure.item_texts(tasks[name], record)]
+    texts = [part for name in found for part in measure.item_texts(tasks[name], record)]
     groups = cluster_items(texts) if texts else []
-    items = {}
-    for (name, (gold, score, form)), numbers in zip(readers.items(), groups, strict=True):
-        items[name] = TaskItems(tuple(gold), tuple(numbers.tolist()), score, form)
-    return items
+    return {
+        name: replace(items, groups=numbers.tolist())
+        for (name, items), numbers in zip(found.items(), groups, strict=True)
+    }
 
 
-def _read_items(task: Any, record: RunRecord) -> tuple[list[str], Callable[[FloatArray], float], Any]:
-    """Return gold as text, the score of predictions, and how a prediction is written.
+def _read_items(task: Any, record: RunRecord, values: FloatArray) -> TaskItems:
+    """Return the items of a task; raises LeftOutError if it isn't scored by one prediction an item.
 
-    Raises LeftOutError for a task that isn't scored by one prediction an item.
+    ``values`` are the predictions of a record, with the gold of imported items.
     """
     if isinstance(task, PairTask):
-        return _score_pairs([value for subset in task.subsets for value in subset.gold])
+        return _list_pairs([value for subset in task.subsets for value in subset.gold])
     if isinstance(task, LabelledTask):
-        scored = scored_items(task)
-        if len({*scored.weights.tolist()}) > 1:
-            raise LeftOutError("its score is a mean over folds")
-        names = dict(enumerate(scored.classes))
-        labels = [names[number] for number in scored.gold.tolist()]
-
-        def score(values: FloatArray) -> float:
-            return float(np.mean(values == scored.gold))
-
-        return labels, score, lambda value: names.get(int(value), f"{value:g}")
+        return _list_labelled_items(task)
+    if isinstance(task, ImportedTask):
+        return _list_imported_items(task, values)
     if isinstance(task, MtebTask) and (task.kind, task.score) == ("STS", "cosine_spearman"):
         parts = prediction_parts(task, record)
         if len(parts) > 1:
             raise LeftOutError(f"its score is a mean over {len(parts)} subsets")
-        return _score_pairs(load_mteb_items(task)[parts[0][:2]].gold.tolist())
+        return _list_pairs(load_mteb_items(task)[parts[0][:2]].gold.tolist())
     raise LeftOutError("its score isn't one of a prediction and a gold value an item")
 
 
-def _score_pairs(gold: Sequence[float]) -> tuple[list[str], Callable[[FloatArray], float], Any]:
+def _list_pairs(gold: Sequence[float]) -> TaskItems:
     values = np.asarray(gold, dtype=np.float64)
-    return [repr(float(value)) for value in gold], lambda predicted: spearman(predicted, values), repr
+    return TaskItems(SPEARMAN, [repr(float(value)) for value in gold], lambda own: spearman(own, values))
+
+
+def _list_labelled_items(task: LabelledTask) -> TaskItems:
+    scored = scored_items(task)
+    if len(set(scored.weights.tolist())) > 1:
+        raise LeftOutError("its score is a mean over folds of different sizes")
+    gold, write = scored.gold, _name_classes(scored.classes)
+    labels = [write(number) for number in gold.tolist()]
+    return TaskItems(ACCURACY, labels, lambda own: float(np.mean(own == gold)), write)
+
+
+def _list_imported_items(task: ImportedTask, values: FloatArray) -> TaskItems:
+    if not len(values):
+        raise LeftOutError("only its score was published")
+    gold = split_items(task, values)[1]
+    write = _name_classes(task.classes) if task.metric == ACCURACY else repr
+    labels = [write(number) for number in gold.tolist()]
+    return TaskItems(task.metric, labels, lambda own: score_items(task.metric, own, gold), write)
+
+
+def _name_classes(classes: Sequence[str]) -> Callable[[float], str]:
+    """Return the writer of a class number: its name, or the number of a class without a name."""
+    names = dict(enumerate(classes))
+    return lambda number: names.get(int(number), f"{number:g}")
