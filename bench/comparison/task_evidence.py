@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,16 +79,11 @@ def explain_no_test(records: Sequence[RunRecord]) -> list[str]:
     ]
 
 
-def describe_task_unit(types: Sequence[str], tasks: int, test: str) -> Iterator[str]:
-    """Yield what tests over tasks speak for, and what they assume."""
-    within = " within types" in test
-    strata = f", drawn within {len(set(types))} types of task" if within else ""
-    yield (
-        f"Unit of the tests: the task ({tasks}{strata}), as these rows have neither seeds nor items. They "
+def describe_task_unit(types: Sequence[str], tasks: int) -> str:
+    """Return what tests over tasks speak for, and what they assume."""
+    kinds = f" of {len(set(types))} types" if len(set(types)) > 1 else ""
+    return (
+        f"Unit of the tests: the task ({tasks}{kinds}), as these rows have neither seeds nor items. They "
         "speak for further tasks of this kind, not for other seeds. They take the tasks as a random draw, "
         "which no benchmark is, and as independent of one another."
     )
-    counts = Counter(types)
-    alone = [name for name, count in counts.items() if count == 1]
-    if within and alone:
-        yield f"One task alone has the type {', '.join(alone)}: its variance is that of the other types."

@@ -487,7 +487,7 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
 
 def _describe_task_level(c: Comparison, level: TaskLevel) -> list[str]:
     """Describe the tests over tasks: their unit, and the mean over types of task."""
-    lines = list(describe_task_unit(level.types, level.tasks, level.averages["tasks"].test))
+    lines = [describe_task_unit(level.types, level.tasks)]
     if test := level.averages.get("types"):
         ends = f" {format_difference_interval(*test.interval)}" if test.interval else ""
         p = "" if test.p is None else f", {format_p_clause(test.p)}"

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
-from scipy.stats import rankdata
 
 from bench.stats.argument_checks import FloatArray, check_table
 from bench.stats.seeds import ROUNDING, least_p
@@ -78,6 +77,8 @@ def borda_points(values: ArrayLike) -> FloatArray:
     >>> borda_points([[0.9, 0.5], [0.7, 0.5], [0.8, 0.1]]).tolist()
     [[2.0, 1.5], [0.0, 1.5], [1.0, 0.0]]
     """
+    from scipy.stats import rankdata  # slow to load
+
     scores = check_table(values, "values")
     return np.asarray(rankdata(scores, axis=0) - 1, dtype=np.float64)
 

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from bench.stats.argument_checks import FloatArray, check_level, check_table, make_generator
 from bench.stats.correction import describe_family
+from bench.stats.difference_test import OVER_TASKS
 from bench.stats.joint_flips import FlipFamily, correct_by_flips, draw_signs
 from bench.stats.method_ranking import PairTest, RankedPair, Ranking
 from bench.stats.task_averages import (
@@ -30,7 +31,6 @@ from bench.stats.task_averages import (
     task_weights,
 )
 
-OVER_TASKS = "paired t over tasks"
 CORRECTION = "Step-down max-t by sign flips of tasks"
 
 
@@ -237,4 +237,4 @@ def _pair_test(moments: TaskMoments, p: float, places: tuple[int, int], level: f
         i, j = (np.array([place]) for place in places)
         low, high = moments.ends(moments.single_size(level), i, j)
         interval = None if np.isnan(low[0]) else (float(low[0]), float(high[0]))
-    return PairTest(float(moments.differences[places]), p, OVER_TASKS, interval)
+    return PairTest(float(moments.differences[places]), p, OVER_TASKS, interval, moments.number - 1)

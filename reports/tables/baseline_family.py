@@ -114,6 +114,8 @@ def _compare_over_tasks(
     tests: TaskPairwiseTests, baseline: str, task: str, margin: float
 ) -> BaselineFamily | None:
     """Test every row against the baseline over tasks, by single-step max-t of these rows."""
+    from bench.stats.difference_test import OVER_TASKS
+
     if task != AVERAGE or baseline not in tests.methods:
         return None
     against, rows = tests.tests_of("tasks").against(baseline), {}
@@ -122,7 +124,7 @@ def _compare_over_tasks(
         difference, low, high, p = numbers
         interval = (low, high) if isfinite(low) and isfinite(high) else None
         answer = _name_answer(difference, p, interval, margin)
-        rows[method] = BaselineDifference(difference, interval, p, answer, tests.tests_of("tasks").test)
+        rows[method] = BaselineDifference(difference, interval, p, answer, OVER_TASKS)
     return BaselineFamily(baseline, rows, len(rows), 0, margin)
 
 

@@ -385,8 +385,7 @@ def format_level(level: float) -> str:
 
 def describe_tests(ranking: Ranking) -> str:
     """Return the tests, each with its number of pairs, and the correction."""
-    from bench.stats.difference_test import AND_ITEMS, ITEMS, PAIRED, STUDENT, WELCH
-    from bench.stats.task_tests import OVER_TASKS, WITHIN_TYPES
+    from bench.stats.difference_test import AND_ITEMS, ITEMS, OVER_TASKS, PAIRED, STUDENT, WELCH
 
     names = {
         PAIRED: "paired t where runs of a seed share stages or batches",
@@ -395,8 +394,8 @@ def describe_tests(ranking: Ranking) -> str:
         ITEMS: "the items' bootstrap between two such methods",
     }
     tests = Counter(pair.test for pair in ranking.pairs if pair.p is not None)
-    if over_tasks := [name for name in tests if name in (OVER_TASKS, WITHIN_TYPES)]:
-        return f"tests over tasks: {', '.join(over_tasks)}; {ranking.caption}"
+    if OVER_TASKS in tests:
+        return f"tests over tasks: paired t ({tests[OVER_TASKS]}); {ranking.caption}"
     used, scope = [], "over seeds on these items"
     for test, words in names.items():
         if count := tests[test] + tests[test + AND_ITEMS]:

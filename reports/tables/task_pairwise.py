@@ -39,14 +39,15 @@ class TaskPairwiseTests(PairwiseTests):
     @cached_property
     def average_names(self) -> tuple[str, ...]:
         """The averages that the tasks have: over tasks, over types if they have several, and Borda's."""
-        from bench.stats.task_tests import AVERAGES
+        from bench.stats.task_averages import AVERAGES
 
         return tuple(name for name in AVERAGES if name != "types" or len(set(self.types)) > 1)
 
     def tests_of(self, average: str) -> TaskTests:
         """Return the tests of all pairs on one of ``average_names``."""
         if average not in self._tests:
-            from bench.stats.task_tests import TaskScores, compare_tasks
+            from bench.stats.task_averages import TaskScores
+            from bench.stats.task_tests import compare_tasks
 
             rows = [self._scores[id(record)] for record in self._rows.values()]
             scores = np.array([[row[task] for task in self.tasks] for row in rows])
@@ -91,9 +92,11 @@ class TaskPairwiseTests(PairwiseTests):
         p, names = np.full(differences.shape, np.nan), np.zeros(differences.shape, dtype=np.int32)
         test = ONE_TASK
         if task == AVERAGE:
+            from bench.stats.difference_test import OVER_TASKS
+
             tests = self.tests_of("tasks")
             own = [tests.methods.index(method) for method in means]
-            p, test = tests.p[np.ix_(own, own)].copy(), tests.test
+            p, test = tests.p[np.ix_(own, own)].copy(), OVER_TASKS
             np.fill_diagonal(p, np.nan)
         return PairTable(tuple(means), differences, p, p, names, (test,))
 
@@ -103,4 +106,4 @@ class TaskPairwiseTests(PairwiseTests):
 
     def unit_notes(self, suite: str, *, intervals: bool = False) -> list[str]:
         """Say what the tests speak for."""
-        return list(describe_task_unit(self.types, len(self.tasks), self.tests_of("tasks").test))
+        return [describe_task_unit(self.types, len(self.tasks))]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.data.imported_names import is_imported
+from bench.data.imported_names import is_imported_suite
 from bench.errors import InputError
 from bench.imports.published import PublishedResults
 from bench.imports.score_table import read_score_table
@@ -41,7 +41,7 @@ def test_a_row_a_score(tmp_path: Path) -> None:
         ("B", None): {"T": 0.0, "U": 1.0, "avg": 0.5},
     }
     assert (results.suite, results.notes, results.left_out) == ("imported:table", (), {})
-    assert is_imported(results.suite)
+    assert is_imported_suite(results.suite)
     first = results.runs[0]
     assert {score.metric for score in first.scores} == {"spearman"}
     assert [score.n for score in first.scores] == [0, 0, 2]

@@ -21,7 +21,8 @@ from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.reports.tables.task_averages import average_grid
 from bench.reports.tables.task_pairwise import TaskPairwiseTests
-from bench.stats.task_tests import TaskScores, compare_tasks
+from bench.stats.task_averages import TaskScores
+from bench.stats.task_tests import compare_tasks
 from tests.support.cli import Cli
 from tests.support.published import TYPES, published_results, published_run, three_models
 
