@@ -26,7 +26,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bench.stats.argument_checks import make_generator
@@ -70,7 +70,7 @@ def draw_pair(rng: np.random.Generator, design: str, types: Numbers, weights: Ar
     return means + draw_noise(rng, design, types.shape, types), float(weights @ means)
 
 
-def t_within_types(gaps: Array, weights: Array, types: Sequence[object]) -> tuple[float, float, float]:
+def t_within_types(gaps: Array, weights: Array, types: ArrayLike) -> tuple[float, float, float]:
     """Return difference, half width of the 95% interval and p of a t test with types as strata.
 
     The variance of a type with one task is the pooled variance of the others.
@@ -227,7 +227,7 @@ def real(folder: Path, simulations: int) -> Iterator[dict[str, object]]:
     table, _ = read_board(folder)
     types = np.unique(list(table.types), return_inverse=True)[1]
     centred = table.values - table.values.mean(axis=1, keepdims=True)
-    for methods, within in product((5, 20, 60), (False, True)):
+    for methods, within in product(METHODS, (False, True)):
         rng = make_generator(0, f"task families/mteb/{methods}/{within}")
 
         def draw(rng: np.random.Generator = rng, methods: int = methods, within: bool = within) -> Array:

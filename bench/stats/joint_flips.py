@@ -59,7 +59,7 @@ def draw_signs(tasks: int, rng: np.random.Generator, draws: int = 10_000) -> tup
     if tasks <= _MOST_EXACT and 2 ** (tasks - 1) <= draws:
         flips = np.arange(2 ** (tasks - 1))
         bits = flips[:, None] >> np.arange(tasks - 1, -1, -1)
-        return 1.0 - 2.0 * (bits & 1), True
+        return np.asarray(1 - 2 * (bits & 1), dtype=np.float64), True
     return rng.choice(np.array([-1.0, 1.0]), (draws, tasks)), False
 
 

@@ -224,7 +224,10 @@ def task_pair_test(
     >>> tuple(round(end, 2) for end in test.interval)
     (0.1, 1.25)
     """
-    values = check_table([a, b], "scores")
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(f"a {x.shape} against b {y.shape}; expected (T,), the same tasks")
+    values = check_table([x, y], "scores")
     check_tasks(values.shape[1], tuple(types))
     moments = take_moments(values, task_weights(values.shape[1], types, average))
     return _pair_test(moments, float(moments.p_values()[0, 1]), (0, 1), level)

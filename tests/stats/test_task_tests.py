@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bench.stats.argument_checks import FloatArray, make_generator
-from bench.stats.joint_flips import draw_signs
+from bench.stats.joint_flips import correct_by_flips, draw_signs
 from bench.stats.task_averages import AVERAGES, TaskScores, borda_points, task_weights
 from bench.stats.task_tests import TaskTests, compare_tasks, task_pair_test
 
@@ -228,6 +228,29 @@ def test_tables_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         TaskScores(methods, values, types)
+
+
+def test_a_pair_needs_the_same_tasks() -> None:
+    with pytest.raises(ValueError, match=r"a \(7,\) against b \(6,\); expected \(T,\)"):
+        task_pair_test(np.zeros(7), np.zeros(6))
+
+
+def test_one_task_of_half_the_weight_leaves_no_simultaneous_interval() -> None:
+    table = make_table(3, ("summary", *["sts"] * 5), gap=3.0)
+    tests = compare_tasks(table, "types")
+    assert 1 / (task_weights(6, table.types, "types") ** 2).sum() == pytest.approx(10 / 3)
+    assert tests.family.critical[1] ** 2 > 10 / 3
+    assert np.isnan(tests.against("m1").low).all()
+    assert tests.pair("m2", "m0", 0.95).interval is not None
+    assert tests.p.min() >= 2**-5
+
+
+def test_flips_of_other_methods_or_tasks_are_refused() -> None:
+    signs = np.ones((4, 6))
+    with pytest.raises(ValueError, match=r"expected \(m, m\), \(m, tasks\), \(draws, tasks\)"):
+        correct_by_flips(np.ones((3, 3)), np.ones((2, 6)), signs)
+    with pytest.raises(ValueError, match=r"signs \(4, 6\)"):
+        correct_by_flips(np.ones((2, 2)), np.ones((2, 5)), signs)
 
 
 def test_unknown_averages_and_methods_are_refused() -> None:
