@@ -42,16 +42,16 @@ class ResultTree:
     Args:
         folder: As given; what is read lies in it.
         roots: Folders with a folder for each model.
-        remarks: Counts of what isn't read, by its description.
+        remarks: Paths that aren't read, by the reason.
     """
 
     folder: Path
     roots: tuple[Path, ...]
-    remarks: dict[str, list[str]] = field(default_factory=dict)
+    remarks: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def add_remark(self, what: str, path: str | Path) -> None:
-        """Count a path that isn't read."""
-        self.remarks.setdefault(what, []).append(printable(self.relative(path)))
+        """Add a path that isn't read."""
+        self.remarks.setdefault(what, {})[printable(self.relative(path))] = None
 
     def relative(self, path: str | Path) -> str:
         """Return a path in the folder, with slashes."""
@@ -123,12 +123,12 @@ def _add_files(
         name, suffix = os.path.splitext(entry.name)
         if suffix != ".json":
             if entry.name == _EXPERIMENTS:
-                tree.add_remark("folders of experiments with other settings aren't read", entry.path)
+                tree.add_remark("folders of experiments, with other settings, that aren't read", entry.path)
             continue
         if name not in wanted:
             row.others.append(name)
             if name.lower() in lowered:
-                tree.add_remark("files have a task's name in another case and aren't read", entry.path)
+                tree.add_remark("files with a task's name in another case that aren't read", entry.path)
             continue
         if _is_readable(entry, tree, os.DirEntry.is_file):
             row.files.setdefault(name, []).append(Path(entry.path))
@@ -161,7 +161,7 @@ def _scan(folder: str | Path, tree: ResultTree) -> Iterator[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             yield from entries
     except OSError:
-        tree.add_remark("folders can't be read", folder)
+        tree.add_remark("folders that can't be read", folder)
 
 
 def _is_readable(
@@ -171,7 +171,7 @@ def _is_readable(
         if not is_kind(entry):
             return False
         if entry.is_symlink() and not _is_inside(entry.path, tree):
-            tree.add_remark("links lead out of the folder and aren't followed", entry.path)
+            tree.add_remark("links out of the folder that aren't followed", entry.path)
             return False
     except OSError:
         return False

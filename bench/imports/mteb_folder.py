@@ -71,7 +71,9 @@ def read_mteb_folder(
     used = [pair for row in rows.values() for pair in _list_used(row)]
     newest = max(row.date for row in rows.values())
     notes = describe_rows(rows, left_out, choices, choice, wanted)
-    remarks = [f"{len(paths)} {what} ({describe_names(paths, 2)})" for what, paths in tree.remarks.items()]
+    remarks = [
+        f"{what}: {len(paths)} ({describe_names(list(paths), 2)})" for what, paths in tree.remarks.items()
+    ]
     return PublishedResults(
         choice.benchmark,
         runs,
@@ -148,7 +150,7 @@ def _read_meta(tree: ResultTree, paths: Sequence[Path]) -> tuple[Any, tuple[tupl
         try:
             meta, sha256 = read_json_file(path)
         except ValueError:
-            tree.add_remark("files with a model's facts can't be read", path)
+            tree.add_remark("files with a model's facts that can't be read", path)
             continue
         return meta, ((tree.relative(path), sha256),)
     return None, ()
