@@ -69,7 +69,7 @@ def open_tree(folder: Path) -> ResultTree:
         raise InputError("no such folder", where=str(folder), expected=expected)
     tree = ResultTree(folder, ())
     candidates = [folder / "results", folder / "remote" / "results"]
-    tree.roots = tuple(root for root in candidates if root.is_dir() and _is_inside(root, tree)) or (folder,)
+    tree.roots = tuple(root for root in candidates if root.is_dir() and is_inside(root, tree)) or (folder,)
     if not any(_list_folders(root, tree) for root in tree.roots):
         raise InputError("no results of mteb", where=str(folder), expected=expected)
     return tree
@@ -93,7 +93,7 @@ def select_models(known: Collection[str], names: Collection[str]) -> list[str]:
     """
     if not names:
         return list(known)
-    selected = {}
+    selected: dict[str, None] = {}
     for name in names:
         folder = name.replace("/", "__").replace(" ", "_")
         if folder not in known:
@@ -170,7 +170,7 @@ def _is_readable(
     try:
         if not is_kind(entry):
             return False
-        if entry.is_symlink() and not _is_inside(entry.path, tree):
+        if entry.is_symlink() and not is_inside(entry.path, tree):
             tree.add_remark("links out of the folder that aren't followed", entry.path)
             return False
     except OSError:
@@ -178,7 +178,7 @@ def _is_readable(
     return True
 
 
-def _is_inside(path: str | Path, tree: ResultTree) -> bool:
+def is_inside(path: str | Path, tree: ResultTree) -> bool:
     """Check that a path lies in the folder after following every link."""
     root = os.path.realpath(tree.folder)
     return os.path.commonpath([root, os.path.realpath(path)]) == root

@@ -93,18 +93,39 @@ def _read_rows(
     rows, left_out, choices, number = dict[str, ModelRow](), dict[str, str](), list[RowChoice](), 0
     for model in select_models(known, choice.models):
         folders = list_revisions(tree, model, known[model], names)
-        if not choice.external:
-            folders = [folder for folder in folders if folder.revision != EXTERNAL]
-        found = [_read_revision(tree, folder, wanted) for folder in folders]
-        number += sum(len(folder.files) for folder in folders)
+        cards = [folder for folder in folders if folder.revision == EXTERNAL and not choice.external]
+        found = [_read_revision(tree, folder, wanted) for folder in folders if folder not in cards]
+        number += sum(len(folder.files) for folder in folders if folder not in cards)
         progress(number)
         name = found[0].model if found else read_model_name(None, model)
         for chosen in _choose_rows(found, choice, wanted, main_revisions.get(name, "")):
-            choices.append(chosen)
-            rows |= {_row_id(name, row, chosen, choice): row for row in chosen.rows}
+            choices.append(replace(chosen, card_fills=_fills_gaps(cards, found, chosen, wanted)))
+            for row in chosen.rows:
+                _add_row(tree, rows, _row_id(name, row, chosen, choice), row)
             if chosen.reason:
                 left_out[f"{name}@{EXTERNAL}" if chosen.of_card else name] = chosen.reason
     return rows, left_out, choices
+
+
+def _add_row(tree: ResultTree, rows: dict[str, ModelRow], name: str, row: ModelRow) -> None:
+    """Add a row; another of its id, which only an odd file name gives, isn't read."""
+    if name in rows:
+        tree.add_remark(
+            f"models that are called {name} too and aren't read", next(iter(row.files.values())).path
+        )
+    rows.setdefault(name, row)
+
+
+def _fills_gaps(
+    cards: Sequence[RevisionFolder],
+    found: Sequence[ModelRow],
+    chosen: RowChoice,
+    wanted: Sequence[WantedTask],
+) -> bool:
+    """Check whether a model card has files of the tasks that no revision of the model has."""
+    stated = {name for card in cards for name in card.files}
+    missing = [each for each in wanted if not any(each.task.id in row.files for row in found)]
+    return bool(chosen.reason and missing) and all(each.task.asked.name in stated for each in missing)
 
 
 def _choose_rows(

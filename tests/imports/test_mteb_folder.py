@@ -80,8 +80,8 @@ def test_other_data_have_another_identity(tmp_path: Path, read: Read) -> None:
     write_scores(tmp_path, "org/e", BOTH, data=None)
     results = read()
     assert set(averages(results)) == {"org/a", "org/b", "org/c"}
-    assert results.left_out["org/d"].startswith("other data of 2 tasks (STS12 99999999 and not a0d554a6")
-    assert results.left_out["org/e"].startswith("no data revision of 2 tasks is stated")
+    assert results.left_out["org/d"].startswith("other data in 2 of 2 tasks (STS12 99999999 and not a0d554a6")
+    assert results.left_out["org/e"].startswith("the data revision of 2 of 2 tasks isn't stated")
     assert any("3 of 5 complete rows" in note for note in results.notes)
     every = read(data_revisions="any")
     assert len(every.runs) == 5
@@ -133,7 +133,7 @@ def test_the_newest_revision(
     write_scores(tmp_path, "org/a", {"STS12": 0.1}, "3" * 40, version="9.0", date=3e9)  # incomplete
     results = read()
     assert [run.facts["revision"] for run in results.runs] == [newest]
-    assert any("1 models have several complete revisions" in note for note in results.notes)
+    assert any("models with several complete revisions: 1" in note for note in results.notes)
     assert not any("newest revision is unknown" in note for note in results.notes)
 
 
@@ -142,7 +142,7 @@ def test_revisions_of_one_age(tmp_path: Path, read: Read) -> None:
     write_scores(tmp_path, "org/a", BOTH, SECOND)
     results = read()
     assert results.runs[0].facts["revision"] == SECOND
-    assert any("newest revision is unknown (org/a)" in note for note in results.notes)
+    assert any("newest revision is unknown: 1 (org/a)" in note for note in results.notes)
 
 
 def test_every_revision(tmp_path: Path, read: Read) -> None:
@@ -171,7 +171,9 @@ def test_scores_of_model_cards(tmp_path: Path, read: Read) -> None:
     write_scores(tmp_path, "org/a", {"STS12": 0.9, "STS13": 0.9}, "external", version=None)
     write_scores(tmp_path, "org/b", {"STS12": 0.1})
     write_scores(tmp_path, "org/b", {"STS12": 0.9, "STS13": 0.3}, "external", version=None)
-    assert averages(read()) == pytest.approx({"org/a": 0.75})
+    plain = read()
+    assert averages(plain) == pytest.approx({"org/a": 0.75})
+    assert any("complete with scores of their model card" in note and ": 1 (" in note for note in plain.notes)
     cards = read(external=True)
     assert averages(cards) == pytest.approx({"org/a": 0.75, "org/a@external": 0.9, "org/b@external": 0.6})
     assert [run.facts["is_external"] for run in cards.runs] == [False, True, True]
@@ -187,7 +189,9 @@ def test_a_task_of_another_version_is_another_task(tmp_path: Path, read: Read) -
     results = read("mteb:STSBenchmark")
     assert set(averages(results)) == {"org/a"}
     assert results.left_out["org/b"] == "lacks 1 of 1 tasks (STSBenchmark)"
-    assert any("1 models lack STSBenchmark and have STSBenchmark.v2" in note for note in results.notes)
+    assert any(
+        "lack STSBenchmark and have STSBenchmark.v2, another task: 1" in note for note in results.notes
+    )
 
 
 def test_subsets_and_splits(tmp_path: Path, read: Read) -> None:
