@@ -34,6 +34,7 @@ from bench.imports.mteb_revisions import (
     ModelRow,
     RowChoice,
     choose_rows,
+    find_gaps,
     shorten_revision,
 )
 from bench.imports.published import PublishedResults, PublishedRun
@@ -110,9 +111,8 @@ def _read_rows(
 def _add_row(tree: ResultTree, rows: dict[str, ModelRow], name: str, row: ModelRow) -> None:
     """Add a row; another of its id, which only an odd file name gives, isn't read."""
     if name in rows:
-        tree.add_remark(
-            f"models that are called {name} too and aren't read", next(iter(row.files.values())).path
-        )
+        first = next(iter(row.files.values()))
+        tree.add_remark(f"models that are called {name} too and aren't read", tree.folder / first.path)
     rows.setdefault(name, row)
 
 
@@ -122,10 +122,14 @@ def _fills_gaps(
     chosen: RowChoice,
     wanted: Sequence[WantedTask],
 ) -> bool:
-    """Check whether a model card has files of the tasks that no revision of the model has."""
+    """Check whether a model card has files of all tasks that no revision of the model has."""
+    if not chosen.reason or not cards:
+        return False
     stated = {name for card in cards for name in card.files}
-    missing = [each for each in wanted if not any(each.task.id in row.files for row in found)]
-    return bool(chosen.reason and missing) and all(each.task.asked.name in stated for each in missing)
+    names = {each.task.id: each.task.asked.name for each in wanted}
+    unusable = set(names).intersection(*(find_gaps(row, wanted) for row in found))
+    has_file = {name for row in found for name in row.files}
+    return all(names[task] in stated and task not in has_file for task in unusable)
 
 
 def _choose_rows(

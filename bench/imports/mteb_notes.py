@@ -69,7 +69,7 @@ def _describe_cards(rows: Mapping[str, ModelRow], choices: Sequence[RowChoice]) 
         yield f"rows with scores of model cards, which mteb didn't measure (@{EXTERNAL}): {cards}"
     filled = sum(chosen.card_fills for chosen in choices)
     if filled:
-        what = "models that are complete with scores of their model card, as on mteb's leaderboard"
+        what = "models of which a model card has the missing tasks, as on mteb's leaderboard"
         yield f"{what}: {filled} (--external --revisions joined)"
 
 
@@ -79,8 +79,8 @@ def _describe_main_scores(rows: Mapping[str, ModelRow], wanted: Sequence[WantedT
         files = [row.files[each.task.id] for row in rows.values()]
         odd = [file for file in files if file.other_main]
         if odd:
-            first = f"{odd[0].path}: {odd[0].other_main}"
-            yield f"{each.task.id}: the main score isn't {each.main} in {len(odd)} of {len(rows)} rows ({first})"
+            count, first = f"{len(odd)} of {len(rows)} rows", f"{odd[0].path}: {odd[0].other_main}"
+            yield f"{each.task.id}: the main score isn't {each.main} in {count} ({first})"
 
 
 def _describe_equal_rows(rows: Mapping[str, ModelRow]) -> Iterator[str]:

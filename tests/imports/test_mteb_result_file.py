@@ -71,9 +71,8 @@ def test_the_old_form_of_a_later_version_is_refused(version: Any) -> None:
 
 
 def test_a_data_revision_without_an_end() -> None:
-    assert (
-        parse(result("STS12", 0.7, data="a" * 1000)).problem == "its data revision has 100 characters or more"
-    )
+    file = parse(result("STS12", 0.7, data="a" * 1000))
+    assert file.problem == "its data revision has 100 characters or more"
 
 
 def test_an_old_metric_by_another_name_is_missing() -> None:
