@@ -49,7 +49,7 @@ def keep_common_data(
             kept[name] = row
             continue
         if NO_REVISION in own:
-            what = f"no data revision of {own.count(NO_REVISION)} tasks is stated"
+            what = f"the data revision of {own.count(NO_REVISION)} of {len(own)} tasks isn't stated"
             left_out[name] = f"{what}; --data-revisions any keeps it"
             continue
         differing = [
@@ -57,13 +57,13 @@ def keep_common_data(
             for each, one, other in zip(wanted, own, common, strict=True)
             if one != other
         ]
-        what = f"other data of {len(differing)} tasks ({describe_names(differing, 2)})"
+        what = f"other data in {len(differing)} of {len(own)} tasks ({describe_names(differing, 2)})"
         left_out[name] = f"{what}; --data-revisions any keeps it"
     notes = []
     if left_out:
         notes.append(
             f"{len(kept)} of {len(rows)} complete rows have the same data revisions; "
-            f"{len(left_out)} rows on other data are left out (--data-revisions any keeps them)"
+            f"left out for other data: {len(left_out)} (--data-revisions any keeps them)"
         )
     if not kept:
         return kept, left_out, notes

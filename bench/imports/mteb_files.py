@@ -42,16 +42,16 @@ class ResultTree:
     Args:
         folder: As given; what is read lies in it.
         roots: Folders with a folder for each model.
-        remarks: Counts of what isn't read, by its description.
+        remarks: Paths that aren't read, by the reason.
     """
 
     folder: Path
     roots: tuple[Path, ...]
-    remarks: dict[str, list[str]] = field(default_factory=dict)
+    remarks: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def add_remark(self, what: str, path: str | Path) -> None:
-        """Count a path that isn't read."""
-        self.remarks.setdefault(what, []).append(printable(self.relative(path)))
+        """Add a path that isn't read."""
+        self.remarks.setdefault(what, {})[printable(self.relative(path))] = None
 
     def relative(self, path: str | Path) -> str:
         """Return a path in the folder, with slashes."""
@@ -69,7 +69,7 @@ def open_tree(folder: Path) -> ResultTree:
         raise InputError("no such folder", where=str(folder), expected=expected)
     tree = ResultTree(folder, ())
     candidates = [folder / "results", folder / "remote" / "results"]
-    tree.roots = tuple(root for root in candidates if root.is_dir() and _is_inside(root, tree)) or (folder,)
+    tree.roots = tuple(root for root in candidates if root.is_dir() and is_inside(root, tree)) or (folder,)
     if not any(_list_folders(root, tree) for root in tree.roots):
         raise InputError("no results of mteb", where=str(folder), expected=expected)
     return tree
@@ -93,7 +93,7 @@ def select_models(known: Collection[str], names: Collection[str]) -> list[str]:
     """
     if not names:
         return list(known)
-    selected = {}
+    selected: dict[str, None] = {}
     for name in names:
         folder = name.replace("/", "__").replace(" ", "_")
         if folder not in known:
@@ -123,12 +123,12 @@ def _add_files(
         name, suffix = os.path.splitext(entry.name)
         if suffix != ".json":
             if entry.name == _EXPERIMENTS:
-                tree.add_remark("folders of experiments with other settings aren't read", entry.path)
+                tree.add_remark("folders of experiments, with other settings, that aren't read", entry.path)
             continue
         if name not in wanted:
             row.others.append(name)
             if name.lower() in lowered:
-                tree.add_remark("files have a task's name in another case and aren't read", entry.path)
+                tree.add_remark("files with a task's name in another case that aren't read", entry.path)
             continue
         if _is_readable(entry, tree, os.DirEntry.is_file):
             row.files.setdefault(name, []).append(Path(entry.path))
@@ -161,7 +161,7 @@ def _scan(folder: str | Path, tree: ResultTree) -> Iterator[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             yield from entries
     except OSError:
-        tree.add_remark("folders can't be read", folder)
+        tree.add_remark("folders that can't be read", folder)
 
 
 def _is_readable(
@@ -170,15 +170,15 @@ def _is_readable(
     try:
         if not is_kind(entry):
             return False
-        if entry.is_symlink() and not _is_inside(entry.path, tree):
-            tree.add_remark("links lead out of the folder and aren't followed", entry.path)
+        if entry.is_symlink() and not is_inside(entry.path, tree):
+            tree.add_remark("links out of the folder that aren't followed", entry.path)
             return False
     except OSError:
         return False
     return True
 
 
-def _is_inside(path: str | Path, tree: ResultTree) -> bool:
+def is_inside(path: str | Path, tree: ResultTree) -> bool:
     """Check that a path lies in the folder after following every link."""
     root = os.path.realpath(tree.folder)
     return os.path.commonpath([root, os.path.realpath(path)]) == root

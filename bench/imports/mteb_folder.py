@@ -34,6 +34,7 @@ from bench.imports.mteb_revisions import (
     ModelRow,
     RowChoice,
     choose_rows,
+    find_gaps,
     shorten_revision,
 )
 from bench.imports.published import PublishedResults, PublishedRun
@@ -71,7 +72,9 @@ def read_mteb_folder(
     used = [pair for row in rows.values() for pair in _list_used(row)]
     newest = max(row.date for row in rows.values())
     notes = describe_rows(rows, left_out, choices, choice, wanted)
-    remarks = [f"{len(paths)} {what} ({describe_names(paths, 2)})" for what, paths in tree.remarks.items()]
+    remarks = [
+        f"{what}: {len(paths)} ({describe_names(list(paths), 2)})" for what, paths in tree.remarks.items()
+    ]
     return PublishedResults(
         choice.benchmark,
         runs,
@@ -91,18 +94,42 @@ def _read_rows(
     rows, left_out, choices, number = dict[str, ModelRow](), dict[str, str](), list[RowChoice](), 0
     for model in select_models(known, choice.models):
         folders = list_revisions(tree, model, known[model], names)
-        if not choice.external:
-            folders = [folder for folder in folders if folder.revision != EXTERNAL]
-        found = [_read_revision(tree, folder, wanted) for folder in folders]
-        number += sum(len(folder.files) for folder in folders)
+        cards = [folder for folder in folders if folder.revision == EXTERNAL and not choice.external]
+        found = [_read_revision(tree, folder, wanted) for folder in folders if folder not in cards]
+        number += sum(len(folder.files) for folder in folders if folder not in cards)
         progress(number)
         name = found[0].model if found else read_model_name(None, model)
         for chosen in _choose_rows(found, choice, wanted, main_revisions.get(name, "")):
-            choices.append(chosen)
-            rows |= {_row_id(name, row, chosen, choice): row for row in chosen.rows}
+            choices.append(replace(chosen, card_fills=_fills_gaps(cards, found, chosen, wanted)))
+            for row in chosen.rows:
+                _add_row(tree, rows, _row_id(name, row, chosen, choice), row)
             if chosen.reason:
                 left_out[f"{name}@{EXTERNAL}" if chosen.of_card else name] = chosen.reason
     return rows, left_out, choices
+
+
+def _add_row(tree: ResultTree, rows: dict[str, ModelRow], name: str, row: ModelRow) -> None:
+    """Add a row; another of its id, which only an odd file name gives, isn't read."""
+    if name in rows:
+        first = next(iter(row.files.values()))
+        tree.add_remark(f"models that are called {name} too and aren't read", tree.folder / first.path)
+    rows.setdefault(name, row)
+
+
+def _fills_gaps(
+    cards: Sequence[RevisionFolder],
+    found: Sequence[ModelRow],
+    chosen: RowChoice,
+    wanted: Sequence[WantedTask],
+) -> bool:
+    """Check whether a model card has files of all tasks that no revision of the model has."""
+    if not chosen.reason or not cards:
+        return False
+    stated = {name for card in cards for name in card.files}
+    names = {each.task.id: each.task.asked.name for each in wanted}
+    unusable = set(names).intersection(*(find_gaps(row, wanted) for row in found))
+    has_file = {name for row in found for name in row.files}
+    return all(names[task] in stated and task not in has_file for task in unusable)
 
 
 def _choose_rows(
@@ -148,7 +175,7 @@ def _read_meta(tree: ResultTree, paths: Sequence[Path]) -> tuple[Any, tuple[tupl
         try:
             meta, sha256 = read_json_file(path)
         except ValueError:
-            tree.add_remark("files with a model's facts can't be read", path)
+            tree.add_remark("files with a model's facts that can't be read", path)
             continue
         return meta, ((tree.relative(path), sha256),)
     return None, ()

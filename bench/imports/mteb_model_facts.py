@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -12,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.errors import printable
-from bench.imports.mteb_files import ResultTree
+from bench.imports.mteb_files import ResultTree, is_inside
 from bench.imports.mteb_result_file import read_text
 
 _LARGEST = 10**15  # parameters, dimensions or tokens
@@ -46,8 +45,7 @@ def read_model_facts(data: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for name in ("n_parameters", "embed_dim", "max_tokens"):
         value = data.get(name)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if number and 0 < value < _LARGEST and math.isfinite(value):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < _LARGEST:
             facts[name] = int(value)
     if isinstance(data.get("open_weights"), bool):
         facts["open_weights"] = data["open_weights"]
@@ -141,9 +139,9 @@ def _clean_address(address: str) -> str:
 
 def _read_file(tree: ResultTree, path: Path) -> str:
     """Return the text of a regular file in the folder, "" if there is none."""
-    if path.is_symlink() or not path.is_file():
-        return ""
     try:
+        if not path.is_file() or not is_inside(path, tree):
+            return ""
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_MOST_CHARACTERS)
     except OSError:

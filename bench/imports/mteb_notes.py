@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.imports.mteb_choice import JOINED, NEWEST, MtebChoice, WantedTask
+from bench.imports.mteb_files import EXTERNAL
 from bench.imports.mteb_result_file import describe_names
 from bench.imports.mteb_revisions import ModelRow, RowChoice
 
@@ -27,9 +28,9 @@ def describe_rows(
         wanted: The tasks.
     """
     return [
-        f"{len(rows)} rows with all {len(wanted)} tasks, {len(left_out)} left out",
+        f"rows with all {len(wanted)} tasks: {len(rows)}; left out: {len(left_out)}",
         *_describe_revisions(rows, choices, choice),
-        *_describe_cards(rows),
+        *_describe_cards(rows, choices),
         *_describe_main_scores(rows, wanted),
         *_describe_equal_rows(rows),
         *_describe_equal_names(rows),
@@ -43,29 +44,33 @@ def _describe_revisions(
     several = sum(chosen.several for chosen in choices)
     if choice.revisions == NEWEST and several:
         yield (
-            f"{several} models have several complete revisions: the newest is used, "
+            f"models with several complete revisions: {several}; the newest is used, "
             "by the files' dates, otherwise by mteb's version"
         )
     undecided = [chosen.rows[0].model for chosen in choices if chosen.undecided]
     if undecided:
         names = describe_names(undecided)
-        yield f"{len(undecided)} models' newest revision is unknown ({names}): the last by name is used"
+        yield f"models whose newest revision is unknown: {len(undecided)} ({names}); the last by name is used"
     joined = sum(bool(row.origins) for row in rows.values())
     if choice.revisions == JOINED:
-        yield f"{joined} rows join scores of several revisions of the model, as mteb's leaderboard does"
+        yield f"rows over several revisions of the model, as on mteb's leaderboard: {joined}"
 
 
 def _describe_successors(choices: Sequence[RowChoice]) -> Iterator[str]:
     """Yield tasks that models lack while they have the same task's other version."""
     counts = Counter(pair for chosen in choices for pair in chosen.versions)
     for (lacking, other), number in sorted(counts.items()):
-        yield f"{number} models lack {lacking} and have {other}, another task: they aren't mixed"
+        yield f"models that lack {lacking} and have {other}, another task: {number}"
 
 
-def _describe_cards(rows: Mapping[str, ModelRow]) -> Iterator[str]:
+def _describe_cards(rows: Mapping[str, ModelRow], choices: Sequence[RowChoice]) -> Iterator[str]:
     cards = sum(row.is_external for row in rows.values())
     if cards:
-        yield f"{cards} rows (@external) have scores of model cards, which mteb didn't measure"
+        yield f"rows with scores of model cards, which mteb didn't measure (@{EXTERNAL}): {cards}"
+    filled = sum(chosen.card_fills for chosen in choices)
+    if filled:
+        what = "models of which a model card has the missing tasks, as on mteb's leaderboard"
+        yield f"{what}: {filled} (--external --revisions joined)"
 
 
 def _describe_main_scores(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> Iterator[str]:
@@ -74,8 +79,8 @@ def _describe_main_scores(rows: Mapping[str, ModelRow], wanted: Sequence[WantedT
         files = [row.files[each.task.id] for row in rows.values()]
         odd = [file for file in files if file.other_main]
         if odd:
-            first = f"{odd[0].path}: {odd[0].other_main}"
-            yield f"{each.task.id}: the main score of {len(odd)} rows isn't {each.main} ({first})"
+            count, first = f"{len(odd)} of {len(rows)} rows", f"{odd[0].path}: {odd[0].other_main}"
+            yield f"{each.task.id}: the main score isn't {each.main} in {count} ({first})"
 
 
 def _describe_equal_rows(rows: Mapping[str, ModelRow]) -> Iterator[str]:

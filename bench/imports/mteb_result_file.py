@@ -63,8 +63,11 @@ def parse_result_file(path: str, sha256: str, data: Any, wanted: WantedTask) -> 
     revision = read_text(data.get("dataset_revision"))
     revision = NO_REVISION if revision in _UNSTATED else revision
     version, date = read_text(data.get("mteb_version")), _read_date(data.get("date"))
-    entries, problem, other = (), "", ""
+    entries: tuple[MtebEntry, ...] = ()
+    problem, other = "", ""
     try:
+        if len(revision) == _LONGEST:
+            raise ValueError(f"its data revision has {_LONGEST} characters or more")
         _check_name(data, wanted)
         entries, other = _select_entries(_read_parts(data, version, wanted), wanted)
     except ValueError as error:
@@ -101,7 +104,7 @@ def _read_parts(data: dict[str, Any], version: str, wanted: WantedTask) -> Parts
 
 def _is_old(version: str) -> bool:
     match = _VERSION.match(version)
-    return bool(match) and (int(match[1]), int(match[2])) < (1, 11)
+    return match is not None and (int(match[1]), int(match[2])) < (1, 11)
 
 
 def _convert_old_form(data: Mapping[str, Any], version: str, wanted: WantedTask) -> Parts:
@@ -139,7 +142,7 @@ def _rename_old_subsets(splits: Mapping[str, dict[str, Any]], task: str, version
 
 def _flatten(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested scores under joined names: ``cos_sim: {spearman}`` is ``cosine_spearman``."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in scores.items():
         if isinstance(value, dict):
             flat |= {f"{_NESTED.get(name, name)}_{key}": score for key, score in value.items()}

@@ -67,6 +67,7 @@ class RowChoice:
         several: The model has several complete revisions, of which one was chosen.
         undecided: Neither dates nor versions decide between them.
         of_card: The rows are a model card's.
+        card_fills: The model card, which isn't read, has the tasks that the model lacks.
         versions: Tasks that the model lacks, each with its other version that the model has.
     """
 
@@ -75,6 +76,7 @@ class RowChoice:
     several: bool = False
     undecided: bool = False
     of_card: bool = False
+    card_fills: bool = False
     versions: tuple[tuple[str, str], ...] = ()
 
 

@@ -70,6 +70,11 @@ def test_the_old_form_of_a_later_version_is_refused(version: Any) -> None:
     assert (file.entries, file.problem) == ((), "it has no scores in a known form")
 
 
+def test_a_data_revision_without_an_end() -> None:
+    file = parse(result("STS12", 0.7, data="a" * 1000))
+    assert file.problem == "its data revision has 100 characters or more"
+
+
 def test_an_old_metric_by_another_name_is_missing() -> None:
     """mteb's reranking was "map", now "map_at_1000": its own conversion gives no main score either."""
     file = parse({"mteb_dataset_name": "STS12", "test": {"map": 0.6, "mrr": 0.7}})
