@@ -241,10 +241,11 @@ class _TaskColumn:
         predicted = set[str]()
         for tasks in self._table.predictions.values():
             predicted |= {self._write_label(value.text) for value in tasks.get(self._task, {}).values()}
+        gold_classes = len(self._numbers)
         unknown = sorted(predicted - self._numbers.keys())
         for label in unknown:
             self._numbers[label] = len(self._numbers)
-        if unknown:
+        if unknown and gold_classes > 1:  # of one class, such as "right", the others are wrong answers
             named = ", ".join(map(quote, unknown[:_MOST_NAMED]))
             more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
             self.notes.append(f"{self._task}: predicted, but no item's gold: {named}{more}")

@@ -80,6 +80,12 @@ def test_words_are_classes(tmp_path: Path) -> None:
     assert all(f"'{label}'" in results.notes[1] for label in ("Yes", "perhaps"))
 
 
+def test_answers_that_are_right_or_wrong(tmp_path: Path) -> None:
+    results = read(tmp_path, f"{CLASSES}A,T,1,right,right\nA,T,2,right,wrong\nA,T,3,right,wrong\n")
+    assert results.runs[0].scores[0].value == pytest.approx(1 / 3)
+    assert len(results.notes) == 1
+
+
 def test_classes_that_are_numbers(tmp_path: Path) -> None:
     text = f"{CLASSES}A,T,1,1,1.0\nA,T,2,0,1\nA,T,3,2,2\nA,T,4,2,none\n"
     (run,) = read(tmp_path, text, metric="accuracy").runs
