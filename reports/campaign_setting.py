@@ -8,7 +8,7 @@ from datetime import date
 
 from bench.config.profiles import load_profile, profile_names
 from bench.data.suites import SUITES
-from bench.records.imported import describe_source, is_imported
+from bench.records.imported import describe_source, is_imported, is_published
 from bench.records.record import NOT_RECOMPUTED, RunRecord
 from bench.records.timing import start_date
 from bench.reports.record_groups import (
@@ -91,7 +91,7 @@ def is_synthetic(records: Iterable[RunRecord]) -> bool:
 
 def describe_recomputation(records: Sequence[RunRecord]) -> str:
     """Say whether a report computed the scores again from the stored predictions."""
-    if records and all(is_imported(record) and record.predictions is None for record in records):
+    if records and all(is_published(record) for record in records):
         return "scores as published elsewhere"
     doubtful = sum(any(note.startswith(NOT_RECOMPUTED) for note in record.notes) for record in records)
     if not doubtful:

@@ -14,7 +14,7 @@ from bench.config.sweep_manifest import Manifest, load_manifests
 from bench.errors import DataError, InputError, NotComparableError, printable
 from bench.records.environment import strip_paths
 from bench.records.fingerprint import KEYED, find_fact_differences
-from bench.records.imported import is_imported
+from bench.records.imported import is_published
 from bench.records.integrity import find_record_clashes
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord, safe_name
 from bench.records.store import ResultStore
@@ -305,7 +305,7 @@ def _note_missing_predictions(store: ResultStore, records: Sequence[RunRecord]) 
     for group in by_profile_and_suite(records):
         lacking = []
         for record in finished_records(group):
-            published = is_imported(record) and record.predictions is None  # as its own note says
+            published = is_published(record)  # as its own note says
             if not published and not store.is_whole(record.place, record):
                 lacking.append(record)
         note = f"{_NO_PREDICTIONS}{', '.join(map(run_label, lacking))}."

@@ -24,7 +24,7 @@ from bench.comparison.questions import NOTHING_ELSE, Answers, Questions, answer_
 from bench.comparison.selection import Group
 from bench.comparison.task_evidence import LEAST_TASKS, TaskLevel, compare_over_tasks
 from bench.errors import BenchError, InputError, NotComparableError
-from bench.records.imported import is_imported
+from bench.records.imported import is_published
 from bench.stats.item_statistics import AVERAGE
 from bench.stats.seed_design import RequestedTest
 
@@ -201,7 +201,7 @@ def _no_finding_error(
         return InputError(f"no test for {population}", where=where, expected="the items", hint=hint)
     records = [run.record for run in (*a.runs, *b.runs)]
     what = f"{a.label} and {b.label} have no seeds"
-    published = all(is_imported(record) and record.predictions is None for record in records)
+    published = all(is_published(record) for record in records)
     if published and not (a.seeds or b.seeds):
         what = f"{a.label} and {b.label} were imported without seeds and items"
         count = len(list_common_tasks(records, where))

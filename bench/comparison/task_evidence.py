@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.comparison.item_bootstrap import list_task_names
 from bench.comparison.selection import Group
-from bench.records.imported import is_imported
+from bench.records.imported import is_published
 from bench.records.record import RunRecord
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def has_only_tasks(records: Sequence[RunRecord]) -> bool:
     """
     if not records or any(record.seed is not None for record in records):
         return False
-    if not any(is_imported(record) and record.predictions is None for record in records):
+    if not any(is_published(record) for record in records):
         return False
     lists = {list_task_names(record) for record in records}
     return len(lists) == 1 and len(lists.pop()) >= LEAST_TASKS
@@ -68,7 +68,7 @@ def compare_over_tasks(a: Group, b: Group, level: float) -> TaskLevel | None:
 
 def explain_no_test(records: Sequence[RunRecord]) -> list[str]:
     """Return a note on rows that neither seeds nor items nor tasks can tell apart, if these are such rows."""
-    published = [record for record in records if is_imported(record) and record.predictions is None]
+    published = [record for record in records if is_published(record)]
     if len(records) < 2 or len(published) < len(records) or has_only_tasks(records):
         return []
     if any(record.seed is not None for record in records):

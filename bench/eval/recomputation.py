@@ -19,7 +19,7 @@ from bench.eval.rescoring import contradiction_error, load_record_tasks, rescore
 from bench.eval.score_memory import ScoreMemory, describe_files, name_record, open_memory
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.records.fingerprint import hash_canonical_json
-from bench.records.imported import is_imported
+from bench.records.imported import is_imported, is_published
 from bench.records.integrity import read_seal
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord
 from bench.records.store import ResultStore
@@ -56,7 +56,7 @@ class ScoreChecker:
         """
         if record.status != "ok":
             return Recomputation()
-        if record.predictions is None and is_imported(record):
+        if is_published(record):
             return Recomputation(reason=PUBLISHED)
         if record.predictions is None or not store.is_whole(record.place, record):
             return Recomputation(reason=NO_PREDICTIONS)

@@ -20,6 +20,11 @@ def is_imported(record: RunRecord) -> bool:
     return record.name.startswith(f"{IMPORTED}:")
 
 
+def is_published(record: RunRecord) -> bool:
+    """Return whether a record has only published scores, without predictions to compute them from."""
+    return is_imported(record) and record.predictions is None
+
+
 def import_facts(record: RunRecord) -> Mapping[str, Any]:
     """Return what the source of an imported record says of its row; empty for others."""
     facts: Mapping[str, Any] = (

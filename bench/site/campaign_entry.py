@@ -29,8 +29,8 @@ SCHEMA = 2
 class CampaignCheck:
     """The lines of a verification, and their status.
 
-    The status is "repeatable", "verified", "in part", "faults" or "not verified"; ``shortfall`` tells what
-    the required level lacks.
+    The status is "repeatable", "verified", "in part", "as published", "faults" or "not verified";
+    ``shortfall`` tells what the required level lacks.
     """
 
     status: str

@@ -96,6 +96,7 @@ def _parse_address(url: str) -> str:
 
 def _verify_campaign(store: ResultStore, data: Path | None, level: str = "recomputed") -> CampaignCheck:
     from bench.records.environment import strip_paths
+    from bench.records.imported import is_published
     from bench.site.campaign_entry import CampaignCheck
     from bench.verify.findings import verification_text
     from bench.verify.record_checks import VerifySettings, verify_records
@@ -106,6 +107,8 @@ def _verify_campaign(store: ResultStore, data: Path | None, level: str = "recomp
     status = "verified" if len(verified.verified) == len(verified.records) else "in part"
     if status == "verified" and level == REPEATABLE and not shortfall:
         status = REPEATABLE
+    if sound and all(is_published(record) for _, record in sound):
+        status = "as published"
     if verified.findings:
         status = "faults"
     # what a rerun can show depends on the machine, so other sites omit it

@@ -16,6 +16,7 @@ from bench.reports.method_choice import paper_name
 from bench.reports.record_groups import by_method, by_profile_and_suite, finished_records, task_scores
 from bench.reports.tables.pairwise_tests import LEVEL, PairwiseTests
 from bench.reports.tables.row_tests import run_pairwise_tests
+from bench.reports.tables.task_pairwise import TaskPairwiseTests
 from bench.site.pair_verdict import PairVerdict, round_p_value, round_points
 
 
@@ -93,6 +94,8 @@ class PairJudge:
         # a test of pairs leaves out the seeds of one side; a row without seeds has one run
         n, m = tests.sizes(first, second)
         seeds = min(n, self._seeds[first]), min(m, self._seeds[second])
+        if isinstance(tests, TaskPairwiseTests):
+            seeds = len(tests.tasks), len(tests.tasks)
         return PairVerdict(
             SCALE * test.difference,
             ends and (SCALE * ends[0], SCALE * ends[1]),

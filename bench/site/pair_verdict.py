@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from bench.comparison.wording import format_difference_interval
 from bench.render.grid import SCALE
+from bench.stats.difference_test import OVER_TASKS
 
 ALPHA = 0.05
 
@@ -33,6 +34,7 @@ WORDS: Mapping[str, str] = {
     "apart": "{n} and {m} seeds",
     "fixed": "{n} seeds against a row without seeds",
     "none": "rows without seeds",
+    "tasks": "{n} tasks",
     "above": "above",
     "below": "below",
     "ahead": "ahead",
@@ -51,7 +53,8 @@ class PairVerdict:
 
     Args:
         interval: Of the pair alone, at 95%; None without a test, and where nothing varies.
-        seeds: Of the first and of the second in the test; 0 for a row without seeds.
+        seeds: Of the first and of the second in the test, 0 for a row without seeds; of a test over tasks
+            their number.
         test: Name of the test, or the obstacle to one.
         p: Of the pair alone, if tested.
         corrected: p after Holm's correction over the leaderboard's pairs, if it tests this one.
@@ -122,6 +125,8 @@ class PairVerdict:
     def describe_seeds(self) -> str:
         """Count the seeds of the test."""
         n, m = self.seeds
+        if self.test == OVER_TASKS:
+            return WORDS["tasks"].format(n=n)
         if self.is_paired:
             return WORDS["paired"].format(n=n)
         if not n and not m:

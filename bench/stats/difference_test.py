@@ -14,7 +14,7 @@ from bench.stats.method_ranking import PairTest
 from bench.stats.seeds import ROUNDING, least_p, satterthwaite, side_parts
 
 PAIRED, WELCH, STUDENT, ITEMS = "paired t", "Welch", "Student", "items' bootstrap"
-OVER_TASKS = "paired t over tasks"  # of :mod:`bench.stats.task_tests`
+OVER_TASKS = "t over tasks"  # of :mod:`bench.stats.task_tests`
 AND_ITEMS = " + items"  # behind the first three, where the items' variance is added
 ONE_SEED, NO_DRAWS = "one seed", "no seeds, and no draws of the items"
 

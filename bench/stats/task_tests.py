@@ -220,7 +220,7 @@ def task_pair_test(
     >>> a, b = [61.2, 70.3, 55.0, 48.1, 80.2, 66.6, 71.9], [60.1, 70.1, 53.8, 47.9, 79.0, 66.9, 70.8]
     >>> test = task_pair_test(a, b, level=0.95)
     >>> round(test.difference, 2), round(test.p, 3), test.test
-    (0.67, 0.029, 'paired t over tasks')
+    (0.67, 0.029, 't over tasks')
     >>> tuple(round(end, 2) for end in test.interval)
     (0.1, 1.25)
     """

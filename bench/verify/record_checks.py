@@ -26,7 +26,7 @@ from bench.gate.kept_encoders import find_encoder_folder
 from bench.nn.model_folder import hash_model
 from bench.plan.plan import PlanInputs
 from bench.records.environment import plugin_file_hashes, sourceless_classes
-from bench.records.imported import is_imported
+from bench.records.imported import is_imported, is_published
 from bench.records.integrity import (
     AGAIN,
     RecordClash,
@@ -278,7 +278,7 @@ def _check_scores(
     """Contradictions of scores with predictions and gold scores."""
     if record.status != "ok":
         return
-    if is_imported(record) and record.predictions is None:
+    if is_published(record):
         verified.as_recorded[f"scores of {record.suite}, as published elsewhere"] += len(record.scores)
         verified.unscored[where] = "imported without predictions"
         return

@@ -13,6 +13,7 @@ from bench.errors import InputError
 from bench.nn.device import check_available
 from bench.records.environment import collect_training_environment
 from bench.records.fingerprint import machine_differences, machine_warnings
+from bench.records.imported import is_published
 from bench.records.integrity import HARDWARE_TOLERANCE
 from bench.records.record import RunRecord
 from bench.render.grid import SCALE
@@ -127,7 +128,7 @@ def describe_shortfall(level: str, verified: Verification, sound: Sequence[tuple
     """Return how many records lack a level of ``LEVELS``, or "".
 
     Some tasks of mteb keep no predictions; such records are shown as not recomputed, and still have the level
-    ``recomputed``.
+    ``recomputed``. Imported scores without predictions can have neither level, and are marked everywhere.
     """
     if level == REPEATABLE:
         shown, word = set(verified.repeatable), "repeatable here"
@@ -135,7 +136,7 @@ def describe_shortfall(level: str, verified: Verification, sound: Sequence[tuple
     else:
         shown = {*verified.recomputed, *(where for where, record in sound if is_mteb(record.suite))}
         word, reasons = "recomputed", [what for what in verified.unchecked if what.startswith("scores of ")]
-    lacking = [where for where, _ in sound if where not in shown]
+    lacking = [where for where, record in sound if where not in shown and not is_published(record)]
     if not lacking:
         return ""
     what = f"{len(lacking):,} of {len(sound):,} records are not {word}"

@@ -77,11 +77,12 @@
     let [, , answer, difference, low, high, n, m, test, p, corrected] = line;
     if (line[0] === j) [difference, low, high, n, m] = [-difference, high === null ? null : -high, low === null ? null : -low, m, n];
     const [testName, above] = [own.texts[test], difference >= 0];
+    const overTasks = testName === "t over tasks";
     const describe = (words) => {
       const key = own.texts[answer];
       const aside = [i, j].filter((row) => row in own.aside).map((row) => `${own.names[row]} (${own.aside[row]})`);
       const way = words[above ? "ahead" : "behind"];
-      const counted = testName.startsWith("paired") ? "paired" : !n && !m ? "none" : !n || !m ? "fixed" : n === m ? "each" : "apart";
+      const counted = overTasks ? "tasks" : testName.startsWith("paired") ? "paired" : !n && !m ? "none" : !n || !m ? "fixed" : n === m ? "each" : "apart";
       const shown = ["both", "only ahead"].includes(key);
       return {
         label: shown ? way : key === "aside ahead" ? fill(words["uncorrected label"], { way }) : words[key === "untested" ? "untested label" : "open label"],
@@ -96,7 +97,7 @@
     };
     return {
       low, high, difference, p, describe,
-      basis: testName.endsWith(" + items") ? `${testName.slice(0, -8)} over seeds and items` : `${testName} over seeds on these items`,
+      basis: testName.endsWith(" + items") ? `${testName.slice(0, -8)} over seeds and items` : overTasks ? testName : `${testName} over seeds on these items`,
       pValues: [p === null ? "" : `${pText(p)} alone`, corrected === null ? "" : `${pText(corrected)} corrected`].filter(Boolean).join(", "),
     };
   };
