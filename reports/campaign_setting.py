@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 
 from bench.config.profiles import load_profile, profile_names
+from bench.data.imported_names import IMPORTED
 from bench.data.suites import SUITES
 from bench.records.imported import describe_source, is_imported, is_published
 from bench.records.record import NOT_RECOMPUTED, RunRecord
@@ -64,7 +65,7 @@ def describe_suite(suite: str) -> str:
     >>> describe_suite("sts7"), describe_suite("mine")
     ('STS', 'mine')
     """
-    return SUITE_TITLES.get(suite, suite)
+    return SUITE_TITLES.get(suite, suite.removeprefix(IMPORTED))
 
 
 def describe_setting(records: Sequence[RunRecord]) -> str:

@@ -26,6 +26,7 @@ from bench.method_card import MethodCard, Option, check_card
 from bench.records import sealed_plan
 from bench.records.environment import plugin_file_hashes, strip_paths
 from bench.records.filesystem import create_folder_atomically, read_regular_file
+from bench.records.imported import is_imported
 from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import make_campaign
@@ -63,6 +64,10 @@ def make_bundle(
     if verified.findings:
         return verified, None
     records = store.records()
+    if imported := [record.method for record in records if is_imported(record)]:
+        what = f"{imported[0]} was made elsewhere: a bundle has runs that somebody can repeat"
+        hint = "send the source, which bench import reads there too"
+        raise InputError(what, where=f"campaign {store.campaign}", hint=hint)
     _check_plugins(records, sources)
     files = _result_files(store, records)
     files |= _render_reports(store.campaign, files, data)

@@ -23,6 +23,7 @@ from bench.plan.plan import Plan, make_plan
 from bench.records.environment import run_git
 from bench.records.filesystem import write_atomically
 from bench.records.fingerprint import JUDGED, KEYED, find_fact_differences
+from bench.records.imported import is_imported
 from bench.records.integrity import find_record_clashes
 from bench.records.record import EXTERNAL, RunRecord
 from bench.records.store import ResultStore
@@ -154,8 +155,12 @@ def load_new_records(store: ResultStore) -> list[RunRecord]:
 
 
 def check_reference_records(records: Sequence[RunRecord], campaign: str) -> None:
-    """Raise DataError if a record of the reference failed."""
+    """Raise DataError if a record of the reference failed, or is of results made elsewhere."""
     for record in records:
+        if is_imported(record):
+            what = f"{record.method} on {record.suite} was made elsewhere: no run here repeats it"
+            hint = "bench report and bench compare read such records; a reference needs those of bench run"
+            raise DataError(what, where=f"reference {campaign}", hint=hint)
         if record.status != "ok":
             run = "" if record.seed is None else f" seed {record.seed}"
             what = f"{record.method}{run} on {record.suite} is not a result: {record.reason}"
