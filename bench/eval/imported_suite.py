@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bench.data.data_source import DataSource
 from bench.data.imported_names import IMPORTED
@@ -46,7 +46,7 @@ ITEM_METRICS = (SPEARMAN, PEARSON, ACCURACY)
 """Metrics that items can be scored by."""
 MOST_CLASSES = 20
 """Most classes whose names a record stores."""
-Values = NDArray[np.float64]
+_GROUP = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ImportedTask:
     def group_numbers(self) -> list[int]:
         """Numbers of the items' groups; raises BenchError for other than one a item."""
         words = self.groups.split(" ")
-        if len(words) != self.items or not all(word.isascii() and word.isdigit() for word in words):
+        if len(words) != self.items or not all(map(_GROUP.fullmatch, words)):
             raise BenchError("the groups of its items are damaged", where=self.id)
         return [int(word) for word in words]
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,6 +151,7 @@ def _read_cells(values: Mapping[str, object], where: str) -> dict[str, str]:
     return cells
 
 
+@lru_cache(maxsize=1_000)  # the same few names in every row
 def _fold_column(name: str) -> str:
     """Return a column's name: those with a meaning in lower case, a task's as it is."""
     bare = name.strip()

@@ -110,7 +110,7 @@ def compute_score(metric: str, predicted: FloatArray, gold: FloatArray) -> float
     """Compute a score without bench."""
     if metric == "accuracy":
         return float(np.mean(predicted == gold))
-    correlate = spearmanr if metric == "spearman" else pearsonr
+    correlate: Callable[..., Any] = spearmanr if metric == "spearman" else pearsonr
     return float(correlate(predicted, gold)[0])
 
 
