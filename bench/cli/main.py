@@ -98,6 +98,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export": (
         "bench export simcse --seed 1 --out simcse-1",
         "bench export simcse --seed 1 --vectors train.txt --out vectors.npy",
+        "bench export --layout csv --campaign local --suite mini --out scores.csv",
     ),
     "gradient": ("bench gradient simcse --seed 1 --out gradient-simcse",),
     "import": (
