@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -114,9 +113,7 @@ def count_verdicts(differs: Bools, tests: TaskTests) -> dict[str, int]:
 
 def judge(table: TaskScores, average: str) -> Iterator[tuple[str, object]]:
     """Yield the findings on one average."""
-    start = time.process_time()
     tests = compare_tasks(table, average)
-    seconds = round(time.process_time() - start, 1)
     weights = task_weights(table.values.shape[1], table.types, average)
     points, (first, second) = table.points(average), np.triu_indices(len(table.methods), 1)
     within = np.zeros(tests.p.shape, dtype=bool)
@@ -137,7 +134,6 @@ def judge(table: TaskScores, average: str) -> Iterator[tuple[str, object]]:
     yield "median_ranks_in_set", float(np.median(np.diff(tests.rank_intervals)) + 1)
     changed = verdicts["t"] != verdicts["t within types"]
     yield "share of t's verdicts that types as strata change", round(float(changed[first, second].mean()), 4)
-    yield "cpu_seconds", seconds
 
 
 def findings(folder: Path, averages: tuple[str, ...], *, claims: bool) -> Iterator[Mapping[str, object]]:

@@ -147,6 +147,18 @@ def test_equal_methods_differ_in_at_most_five_percent_of_tables(design: str) -> 
     assert single >= 100
 
 
+@pytest.mark.parametrize("means", [0.0, 2.0])
+def test_the_average_over_types_is_covered_though_one_task_has_a_quarter_of_the_weight(means: float) -> None:
+    rng, held = make_generator(4, "types"), 0
+    own = np.repeat([means, -means, means, -means], [5, 3, 2, 1])
+    for _ in range(1000):
+        ends = task_pair_test(
+            own + rng.normal(size=11), np.zeros(11), TYPES, average="types", level=0.9
+        ).interval
+        held += ends is not None and ends[0] <= 0 <= ends[1]
+    assert 870 <= held <= (930 if means == 0 else 1000)
+
+
 def test_too_few_tasks_are_refused_with_the_least_p() -> None:
     with pytest.raises(ValueError, match=r"5 task\(s\); expected at least 6: .* no p below 0\.0625"):
         TaskScores(("a", "b"), np.zeros((2, 5)))
