@@ -5,8 +5,8 @@ are ignored. A model counts if one revision has all tasks, or its revisions toge
 (folders "external") fill missing tasks with --claims.
 
 "bootstrap": differences of means in 10,000 draws of tasks, p at 5% without correction, as others test it.
-"t": bench's test of one pair. "all pairs": the same, corrected for all pairs. "t within types": a test of one
-pair with types as strata (coverage_tasks.py). For each: pairs that differ,
+"t": bench's test of one pair. "all pairs": the same, corrected for all pairs. "t within types" and
+"all pairs, flips" are tests that bench doesn't use (coverage_tasks.py). For each: pairs that differ,
 neighbours in the ranking that do not, and models not told from the first. A line of JSON an average.
 
     python benchmarks/mteb_board.py FOLDER [--claims]
@@ -17,13 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
-from coverage_tasks import t_within_types
+from coverage_tasks import flip_pairs, t_within_types
 from numpy.typing import NDArray
 
 from bench.stats.argument_checks import make_generator
@@ -114,19 +113,20 @@ def count_verdicts(differs: Bools, tests: TaskTests) -> dict[str, int]:
 
 def judge(table: TaskScores, average: str) -> Iterator[tuple[str, object]]:
     """Yield the findings on one average."""
-    start = time.process_time()
     tests = compare_tasks(table, average)
-    seconds = round(time.process_time() - start, 1)
     weights = task_weights(table.values.shape[1], table.types, average)
     points, (first, second) = table.points(average), np.triu_indices(len(table.methods), 1)
     within = np.zeros(tests.p.shape, dtype=bool)
     gaps = (points[i] - points[j] for i, j in zip(first, second, strict=True))
     within[first, second] = [t_within_types(gap, weights, table.types)[2] <= ALPHA for gap in gaps]
+    flipped = np.zeros(tests.p.shape, dtype=bool)
+    flipped[first, second] = flip_pairs((points[first] - points[second]) * weights) <= ALPHA
     verdicts = {
         "bootstrap": bootstrap_differs(points, weights),
         "t": tests.p <= ALPHA,
         "all pairs": tests.differs,
         "t within types": within | within.T,
+        "all pairs, flips": flipped | flipped.T,
     }
     for name, differs in verdicts.items():
         yield name, count_verdicts(differs, tests)
@@ -134,7 +134,6 @@ def judge(table: TaskScores, average: str) -> Iterator[tuple[str, object]]:
     yield "median_ranks_in_set", float(np.median(np.diff(tests.rank_intervals)) + 1)
     changed = verdicts["t"] != verdicts["t within types"]
     yield "share of t's verdicts that types as strata change", round(float(changed[first, second].mean()), 4)
-    yield "cpu_seconds", seconds
 
 
 def findings(folder: Path, averages: tuple[str, ...], *, claims: bool) -> Iterator[Mapping[str, object]]:

@@ -200,7 +200,7 @@ class ImportedSuite(Measure[ImportedTask]):
         """Score the predictions again, with the gold next to them."""
         if self.has_only_scores(record) and not predictions:
             return ()
-        if list(predictions) != [task.id for task in tasks]:
+        if set(predictions) != {task.id for task in tasks}:
             raise BenchError("its predictions are of other tasks", where=f"suite {self.name}")
         return score_imported_tasks(tasks, predictions)
 

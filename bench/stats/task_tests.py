@@ -1,6 +1,6 @@
 """Tests of methods over tasks, for tables of one score a method and task, without seeds or items.
 
-The sampling unit is the task. A statement is for further tasks of these types, as many of each type as here.
+The sampling unit is the task: a statement is for further tasks of this kind, drawn whatever their type.
 A benchmark is no random draw of tasks, and tasks that share texts count as independent ones.
 
 Averages are weighted means of per-task values: "tasks" weights all tasks alike, "types" all types of task
@@ -14,34 +14,27 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtr, stdtrit
 
-from bench.stats.argument_checks import FloatArray, check_level, check_table, make_generator
-from bench.stats.correction import describe_family
+from bench.stats.argument_checks import FloatArray, check_level, check_table
+from bench.stats.correction import adjust_p_values
 from bench.stats.difference_test import OVER_TASKS
-from bench.stats.joint_flips import FlipFamily, correct_by_flips, draw_signs
-from bench.stats.method_ranking import PairTest, RankedPair, Ranking
-from bench.stats.task_averages import (
-    BoolArray,
-    IntArray,
-    TaskMoments,
-    TaskScores,
-    check_tasks,
-    take_moments,
-    task_weights,
-)
+from bench.stats.method_ranking import PairTest, Ranking, rank_methods
+from bench.stats.seeds import ROUNDING, least_p
+from bench.stats.task_averages import TaskScores, check_tasks, task_weights
 
-CORRECTION = "Step-down max-t by sign flips of tasks"
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class BaselineTests:
-    """All other methods against one, with (m,) simultaneous intervals of method - baseline.
+    """All other methods against one, with (m - 1,) simultaneous intervals of method - baseline.
 
     Args:
         methods: All but the baseline.
-        low: Lower ends, ``high`` the upper ones; not a number without any spread over tasks, infinite where
-            so few tasks give no interval.
+        low: Lower ends, ``high`` the upper ones; not a number without any spread over tasks.
         p: Adjusted for these m - 1 comparisons: at most alpha exactly if the interval excludes 0.
     """
 
@@ -58,33 +51,30 @@ class TaskTests:
     """Tests of all pairs of m methods on one average; matrices are (m, m), of row - column.
 
     Args:
-        moments: What the tests are computed from.
-        p: Before correction.
-        family: The corrected tests.
-        alpha: Bound of the chance of any false difference among all pairs.
+        scores: (m,) averages, of "borda" the mean points a task.
+        differences: Differences of the averages.
+        errors: Standard errors; 0 without any spread over tasks.
+        freedom: Degrees of freedom of t.
+        p: Before correction; 1 for methods alike, never not a number.
+        alpha: Bound of the chance of any false difference.
     """
 
     methods: tuple[str, ...]
     average: str
-    moments: TaskMoments
+    scores: FloatArray
+    differences: FloatArray
+    errors: FloatArray
+    freedom: float
     p: FloatArray
-    family: FlipFamily
     alpha: float
-
-    @property
-    def scores(self) -> FloatArray:
-        """Return the (m,) averages, of "borda" the mean points a task."""
-        return self.moments.scores
-
-    @property
-    def differences(self) -> FloatArray:
-        """Return the (m, m) differences of averages."""
-        return self.moments.differences
 
     @cached_property
     def adjusted(self) -> FloatArray:
-        """Return the (m, m) p, corrected for all pairs."""
-        return np.maximum(self.family.adjusted, self.p)
+        """Return the (m, m) p by Holm's correction over all pairs."""
+        pairs = np.triu_indices(len(self.methods), 1)
+        adjusted = np.ones(self.p.shape)
+        adjusted[pairs] = adjust_p_values(self.p[pairs].tolist(), "holm")
+        return np.minimum(adjusted, adjusted.T)
 
     @cached_property
     def differs(self) -> BoolArray:
@@ -104,87 +94,72 @@ class TaskTests:
 
     @cached_property
     def may_be_best(self) -> BoolArray:
-        """Return the (m,) methods than which no other is significantly better, each in a family of its own.
+        """Return the (m,) methods than which no other is significantly better, corrected for m - 1 pairs.
 
         The best method is among them with a chance of at least 1 - alpha (Hsu 1984, Ann. Statist. 12, 1136).
         """
-        is_behind = (self._against <= self.alpha) & (self.differences < 0)
+        is_behind = (self._adjust_against(self.p) <= self.alpha) & (self.differences < 0)
         return np.logical_not(is_behind.any(axis=1))
 
-    @cached_property
-    def _against(self) -> FloatArray:
-        return np.maximum(self.family.against, self.p)
+    def _adjust_against(self, p: FloatArray) -> FloatArray:
+        """Return p by Bonferroni's correction over the m - 1 pairs of a method."""
+        return np.minimum(1.0, p * (len(self.methods) - 1))
 
     def against(self, baseline: str) -> BaselineTests:
-        """Compare all other methods with one, by single-step max-t over these m - 1 pairs."""
+        """Compare all other methods with one, by Bonferroni's correction over these m - 1 pairs."""
         place = self._place(baseline)
         others = np.delete(np.arange(len(self.methods)), place)
-        low, high = self._ends(self.family.critical[place], others, np.array([place]))
-        names, p = tuple(self.methods[i] for i in others), self._against[place, others]
-        return BaselineTests(baseline, names, self.differences[others, place], low, high, p)
+        errors, differences = self.errors[others, place], self.differences[others, place]
+        level = 1 - self.alpha / len(others)
+        half = stdtrit(self.freedom, (1 + level) / 2) * np.where(errors > 0, errors, np.nan)
+        names, p = tuple(self.methods[i] for i in others), self._adjust_against(self.p[others, place])
+        return BaselineTests(baseline, names, differences, differences - half, differences + half, p)
 
     def pair(self, a: str, b: str, level: float | None = None) -> PairTest:
         """Return the test of a - b before correction; with its interval at ``level``, if given."""
         i, j = self._place(a), self._place(b)
-        return _pair_test(self.moments, float(self.p[i, j]), (i, j), level)
+        difference, p = float(self.differences[i, j]), float(self.p[i, j])
+        interval = None
+        if level is not None:
+            check_level(level)
+            half = float(stdtrit(self.freedom, (1 + level) / 2)) * float(self.errors[i, j])
+            interval = (difference - half, difference + half) if half > 0 else None
+        return PairTest(difference, p, OVER_TASKS, interval, self.freedom)
 
     def interval(self, a: str, b: str) -> tuple[float, float] | None:
-        """Return the interval of a - b that excludes 0 exactly if the pair differs among all pairs.
+        """Return the interval of a - b at the level of its step of Holm's correction.
 
-        Its level is that of the pair's step. None without any spread over tasks.
+        It excludes 0 exactly if the pair differs among all pairs. None without any spread over tasks.
         """
-        i, j = np.array([self._place(a)]), np.array([self._place(b)])
-        low, high = self._ends(self.family.steps[i, j], i, j)
-        return None if np.isnan(low[0]) else (float(low[0]), float(high[0]))
+        return self.pair(a, b, self.ranking.pair(a, b).level).interval
 
+    @cached_property
     def ranking(self) -> Ranking:
-        """Return the methods in the order of their averages, and all pairs, as other tables have them."""
-        order = np.array(sorted(range(len(self.methods)), key=lambda i: (-self.scores[i], self.methods[i])))
-        first, second = np.triu_indices(len(order), 1)
-        places = order[first], order[second]
-        levels = self.moments.level(self._critical(self.family.steps))
-        matrices = (self.differences, self.p, self.adjusted, self.differs, levels)
-        columns = [*places, *(matrix[places] for matrix in matrices)]
-        pairs = []
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for i, j, difference, p, adjusted, differs, level in rows:
-            names = self.methods[i], self.methods[j]
-            pairs.append(RankedPair(*names, difference, p, adjusted, differs, OVER_TASKS, level))
-        caption = describe_family(CORRECTION, len(pairs), "all pairs of methods")
-        names, scores = tuple(self.methods[i] for i in order), tuple(self.scores[order].tolist())
-        return Ranking(names, scores, tuple(pairs), (), self.alpha, caption)
+        """Return the methods in the order of their averages, and all pairs."""
+        scores = dict(zip(self.methods, self.scores.tolist(), strict=True))
+        return rank_methods(scores, self.pair, alpha=self.alpha)
 
     def _place(self, method: str) -> int:
-        if method not in self.methods:
+        if method not in self._places:
             raise ValueError(f"'{method}' is none of the {len(self.methods)} methods")
-        return self.methods.index(method)
+        return self._places[method]
 
-    def _critical(self, sizes: ArrayLike) -> FloatArray:
-        """Return critical sizes of a family, at least that of one test."""
-        return np.maximum(sizes, self.moments.single_size(1 - self.alpha))
-
-    def _ends(self, sizes: ArrayLike, first: IntArray, second: IntArray) -> tuple[FloatArray, FloatArray]:
-        return self.moments.ends(self._critical(sizes), first, second)
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {method: place for place, method in enumerate(self.methods)}
 
 
-def compare_tasks(
-    table: TaskScores,
-    average: str = "tasks",
-    *,
-    seed: int = 0,
-    draws: int = 10_000,
-    alpha: float = 0.05,
-) -> TaskTests:
-    """Test all pairs of methods over tasks, each alone and corrected for all pairs.
+def compare_tasks(table: TaskScores, average: str = "tasks", *, alpha: float = 0.05) -> TaskTests:
+    """Test all pairs of methods over tasks, each alone and corrected.
 
-    A pair: paired t over tasks, with the effective number of tasks, 1 / sum of squared weights, less one as
-    degrees of freedom. All pairs: :func:`bench.stats.joint_flips.correct_by_flips`. The differences of a task
-    may be of any size, with a mean of its own for each type of task, which widens the intervals. Measured
-    coverage and errors: ``benchmarks/coverage_tasks.py``.
+    A pair: t over tasks. With weights w that sum to 1 and differences d, of average D, the variance
+    is n / (n - 1) sum w^2 (d - D)^2 and df is n - 1, where n = 1 / sum w^2 is the effective number of tasks.
+    Type means that differ widen the intervals. All pairs: Holm. All others against one: Bonferroni, whose
+    intervals hold together. Joint sign flips of tasks find more, but err too often among many methods, as
+    differences between models are skewed. Measured: ``benchmarks/coverage_tasks.py``.
 
     Args:
         average: One of ``AVERAGES``.
-        seed: Of the random flips; all flips are taken if they are at most ``draws``.
 
     Raises:
         ValueError: an unknown average, or one over types for tasks without types.
@@ -196,11 +171,8 @@ def compare_tasks(
     ([[3, 3], [1, 2], [1, 2]], [False, True, True])
     """
     check_level(alpha)
-    tasks = table.values.shape[1]
-    moments = take_moments(table.points(average), task_weights(tasks, table.types, average))
-    signs, exact = draw_signs(tasks, make_generator(seed, "task flips"), draws)
-    family = correct_by_flips(moments.sizes, moments.effects, signs, exact=exact, alpha=alpha)
-    return TaskTests(table.methods, average, moments, moments.p_values(), family, alpha)
+    weights = task_weights(table.values.shape[1], table.types, average)
+    return _test_pairs(table.methods, average, table.points(average), weights, alpha)
 
 
 def task_pair_test(
@@ -229,15 +201,28 @@ def task_pair_test(
         raise ValueError(f"a {x.shape} against b {y.shape}; expected (T,), the same tasks")
     values = check_table([x, y], "scores")
     check_tasks(values.shape[1], tuple(types))
-    moments = take_moments(values, task_weights(values.shape[1], types, average))
-    return _pair_test(moments, float(moments.p_values()[0, 1]), (0, 1), level)
+    weights = task_weights(values.shape[1], types, average)
+    return _test_pairs(("a", "b"), average, values, weights, 0.05).pair("a", "b", level)
 
 
-def _pair_test(moments: TaskMoments, p: float, places: tuple[int, int], level: float | None) -> PairTest:
-    interval = None
-    if level is not None:
-        check_level(level)
-        i, j = (np.array([place]) for place in places)
-        low, high = moments.ends(moments.single_size(level), i, j)
-        interval = None if np.isnan(low[0]) else (float(low[0]), float(high[0]))
-    return PairTest(float(moments.differences[places]), p, OVER_TASKS, interval, moments.number - 1)
+def _test_pairs(
+    methods: tuple[str, ...], average: str, values: FloatArray, weights: FloatArray, alpha: float
+) -> TaskTests:
+    tasks, number = len(weights), 1 / float((weights**2).sum())
+    effects = values * weights
+    scores = effects.sum(axis=1)
+    differences = scores[:, None] - scores
+    variances, ranges = np.empty((2, *differences.shape))
+    for i, row in enumerate(effects):  # one row at a time, so that no (m, m, T) array is needed
+        deviations = row - effects - differences[i][:, None] * weights
+        variances[i] = np.square(deviations).sum(axis=1) * number / (number - 1)
+        ranges[i] = np.ptp(values[i] - values, axis=1)
+    magnitudes = np.abs(values).max(axis=1)
+    rounding = ROUNDING * np.maximum(magnitudes[:, None], magnitudes)
+    is_constant = ranges <= rounding
+    errors = np.where(is_constant, 0.0, np.sqrt(variances))
+    differences[is_constant & (np.abs(differences) <= rounding)] = 0.0
+    t = np.abs(differences) / np.where(is_constant, 1.0, errors)
+    p = np.where(is_constant, least_p(tasks, tasks, paired=True), 2 * stdtr(number - 1, -t))
+    p[differences == 0] = 1.0
+    return TaskTests(methods, average, scores, differences, errors, number - 1, p, alpha)

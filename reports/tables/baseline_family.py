@@ -113,7 +113,7 @@ def _compare_with_baseline(
 def _compare_over_tasks(
     tests: TaskPairwiseTests, baseline: str, task: str, margin: float
 ) -> BaselineFamily | None:
-    """Test every row against the baseline over tasks, by single-step max-t of these rows."""
+    """Test every row against the baseline over tasks, by Bonferroni's inequality over these rows."""
     from bench.stats.difference_test import OVER_TASKS
 
     if task != AVERAGE or baseline not in tests.methods:
@@ -125,7 +125,7 @@ def _compare_over_tasks(
         interval = (low, high) if isfinite(low) and isfinite(high) else None
         answer = _name_answer(difference, p, interval, margin)
         rows[method] = BaselineDifference(difference, interval, p, answer, OVER_TASKS)
-    return BaselineFamily(baseline, rows, len(rows), 0, margin)
+    return BaselineFamily(baseline, rows, 0, len(rows), margin)
 
 
 def _name_answer(difference: float, p: float, interval: tuple[float, float] | None, margin: float) -> str:
@@ -232,8 +232,6 @@ def _family_notes(campaign: Campaign, family: BaselineFamily, tests: PairwiseTes
     still_open = sum(row.answer == OPEN and row.p is not None for row in family.rows.values())
     counts += f", {family.count(EQUAL)} equal within {margin} points, {still_open} open"
     how = "single-step max-t over paired seeds"
-    if tests.over_tasks:
-        how = "single-step max-t by joint sign flips of tasks"
     if tested == 1:
         how = "no correction"
     elif not family.paired:

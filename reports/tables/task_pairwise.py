@@ -66,7 +66,7 @@ class TaskPairwiseTests(PairwiseTests):
         if task != AVERAGE:
             return super().of(task)
         if task not in self._rankings:
-            self._rankings[task] = self.tests_of("tasks").ranking()
+            self._rankings[task] = self.tests_of("tasks").ranking
         return self._rankings[task]
 
     def test(
