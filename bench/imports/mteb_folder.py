@@ -234,7 +234,8 @@ def _load_main_revisions() -> dict[str, str]:
 
 
 def _nothing_left(folder: Path, left_out: Mapping[str, str]) -> InputError:
-    names = sorted(left_out)
+    # the reason that names a file says most, that of a model without any result least
+    names = sorted(left_out, key=lambda n: (".json" not in left_out[n], "model card" in left_out[n], n))
     first = f" ({names[0]}: {left_out[names[0]]})" if names else ""
     what = f"none of {len(names)} models has all scores{first}"
     return InputError(what, where=str(folder), expected="at least one complete model")

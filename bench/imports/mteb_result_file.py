@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.errors import printable
+from bench.errors import printable, suggest_name
 from bench.eval.mteb_scores import RETRIEVAL, MtebEntry
 from bench.imports.mteb_choice import WantedTask
 
@@ -203,7 +203,8 @@ def _read_number(value: Any) -> float | None:
 def _describe(scores: Mapping[str, Any], name: str) -> str:
     value = scores.get(name)
     if value is None:
-        return "missing"
+        near = suggest_name(name, scores) if name != "main_score" else None
+        return f"missing ({near})" if near else "missing"
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number:
         return f"not a number but {type(value).__name__}"

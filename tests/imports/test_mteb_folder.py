@@ -362,6 +362,46 @@ def test_the_source(tmp_path: Path, read: Read) -> None:
     assert read().source["sha256"] != plain["sha256"]
 
 
+@pytest.mark.parametrize(
+    ("text", "licence"),
+    [
+        ("MIT License\n\nCopyright", "MIT"),
+        ("\n        Apache License\n   Version 2.0", "Apache-2.0"),
+        ("All rights reserved.", None),
+        ("\n" * 20 + "MIT License", None),
+        ("\xff", None),
+    ],
+)
+def test_licences(tmp_path: Path, read: Read, text: str, licence: str | None) -> None:
+    write_scores(tmp_path, "org/a", BOTH)
+    (tmp_path / "LICENSE").write_text(text, encoding="latin-1")
+    assert read().source.get("licence") == licence
+
+
+@pytest.mark.parametrize("head", ["ref: refs/heads/../../../secret", "ref: refs/heads/main", "secret", ""])
+def test_a_checkout_that_leads_elsewhere(tmp_path: Path, read: Read, head: str) -> None:
+    write_scores(tmp_path, "org/a", BOTH)
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    (outside / "refs" / "heads").mkdir(parents=True)
+    (outside / "HEAD").write_text(head)
+    (outside / "refs" / "heads" / "main").write_text("a" * 40)
+    (tmp_path.parent / "secret").write_text("b" * 40)
+    os.symlink(outside, tmp_path / ".git")
+    assert "commit" not in read().source
+    (tmp_path / ".git").unlink()
+    shutil.copytree(outside, tmp_path / ".git")
+    assert read().source.get("commit") == ("a" * 40 if head.endswith("main") else None)
+
+
+def test_two_rows_of_one_id(tmp_path: Path, read: Read) -> None:
+    write_scores(tmp_path, "org/a", BOTH)
+    write_scores(tmp_path, "org/a", {"STS12": 0.1, "STS13": 0.1}, "external")
+    write_scores(tmp_path, "org/a@external", BOTH)
+    results = read(external=True)
+    assert averages(results) == pytest.approx({"org/a": 0.75, "org/a@external": 0.1})
+    assert any("models that are called org/a@external too" in note for note in results.notes)
+
+
 def test_progress(tmp_path: Path) -> None:
     for name in "ab":
         write_scores(tmp_path, f"org/{name}", BOTH)

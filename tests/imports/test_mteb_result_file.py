@@ -102,7 +102,8 @@ def test_another_metric() -> None:
     file = parse_result_file("a", "", content, wanted)
     assert file.entries[0].scores == {"cosine_pearson": 0.5}
     del content["scores"]["test"][0]["cosine_pearson"]
-    assert parse_result_file("a", "", content, wanted).problem == "cosine_pearson of test/default is missing"
+    problem = "cosine_pearson of test/default is missing (did you mean 'cosine_spearman'?)"
+    assert parse_result_file("a", "", content, wanted).problem == problem
 
 
 def test_metrics_of_retrieval_come_along() -> None:
