@@ -69,7 +69,7 @@ Models = dict[tuple[str, str], ModelFolder]
 
 
 def collect_models(chosen: ChosenRecords, data: Path | None) -> Models:
-    """Return the results of records by model; what mteb's tasks aren't is counted as left out.
+    """Return the results of records by model; those that mteb has no task for are counted as left out.
 
     ``data`` has the data of tasks from files, as in ``--data``.
     Raises InputError for two results of one model on one task, and for tasks of mteb where mteb is missing.
@@ -129,10 +129,17 @@ def _build_entries(
         if subset not in about.languages:
             raise LeftOutError(f"mteb knows no languages of subset {subset}")
         scores = {"main_score": value}
-        if not is_imported(record):  # a source may call its main score otherwise
-            scores |= {source.score: value}
-            scores |= _read_ranks(record, task) if len(parts) == 1 else {}
+        if _is_score_known(record, source):
+            scores[source.score] = value
+        if len(parts) == 1:
+            scores |= _read_ranks(record, task)
         yield split, {**scores, "hf_subset": subset, "languages": list(about.languages[subset])}
+
+
+def _is_score_known(record: RunRecord, source: SourceTask) -> bool:
+    """Return whether a main score is the named one: another source's may not be, nor that of no vectors."""
+    has_vectors = "dim" in record.provenance.get("encoder", {})
+    return not is_imported(record) and (has_vectors or not source.pooled)
 
 
 def _read_parts(
@@ -175,8 +182,9 @@ def name_model(record: RunRecord, task: str) -> tuple[str, str]:
         facts = import_facts(record)
         of_tasks: Any = facts.get("revisions")  # of a row that joins several
         given = of_tasks.get(task) if isinstance(of_tasks, dict) else facts.get("revision")
-        stated = isinstance(given, str) and _REVISION.fullmatch(given)
-        return f"{public[1]}{seed}", given if stated else revision
+        if isinstance(given, str) and _REVISION.fullmatch(given):
+            revision = given
+        return f"{public[1]}{seed}", revision
     return f"bench/{safe_name(f'{record.profile}-{record.method}{seed}'.replace(' ', '-'))}", revision
 
 

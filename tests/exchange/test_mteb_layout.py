@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bench.data.data_source import DataSource
+from bench.data.suites import load_suite
 from bench.errors import InputError
 from bench.exchange import mteb_layout
 from bench.exchange.mteb_facts import MODEL_META, NO_REVISION, SENTEVAL, read_registry_task
@@ -128,9 +130,6 @@ def test_of_senteval_those_tasks_leave_whose_pairs_are_mtebs(cli: Cli, tmp_path:
 @pytest.mark.data
 def test_the_pairs_of_senteval_are_those_that_mteb_describes(data_dir: Path, mteb: Any) -> None:
     """By mteb's own statistics of its data: gold, texts and their length; STS14 has one more blank there."""
-    from bench.data.suites import load_suite
-    from bench.eval.rescoring import DataSource
-
     folder = Path(mteb.__file__).parent / "descriptive_stats" / "STS"
     names = {**dict(zip(SENTEVAL, SENTEVAL, strict=True)), "STSB": "STSBenchmark", "SICKR": "SICK-R"}
     equal = []
@@ -298,7 +297,7 @@ def test_a_folder_is_written_whole_or_not_at_all(cli: Cli, tmp_path: Path, monke
     assert "not empty" in refusal(cli, *base, "full")
     assert list((tmp_path / "full").iterdir()) == [tmp_path / "full" / "file"]
 
-    def fail(path: Path, content: object) -> None:
+    def fail(path: Path, content: dict[str, Any]) -> None:
         if path.stem == "STS14":
             raise OSError(28, "No space left on device", str(path))
         write(path, content)
@@ -329,7 +328,13 @@ def test_mtebs_registry_has_the_facts_of_a_task(mteb: Any) -> None:
     assert (about.main_score, about.languages["en-de"]) == ("cosine_spearman", ("eng-Latn", "deu-Latn"))
 
 
-def test_the_average_is_no_task(tmp_path: Path) -> None:
-    record = read(MINILM / "simcse" / "seed-1" / "sts7.json")
-    models, _ = collect(record)
-    assert AVERAGE not in next(iter(models.values())).files
+def test_only_vectors_have_a_cosine() -> None:
+    for method, named in (("whitening", True), ("word_overlap", False)):
+        record = read(MINILM / method / "no-seed" / "sts7.json")
+        models, _ = collect(record)
+        (model,) = models.values()
+        assert AVERAGE not in model.files
+        for name, file in model.files.items():
+            entry = file.entries["test", "default"]
+            assert entry["main_score"] == record.score(name)
+            assert ("cosine_spearman" in entry) is named

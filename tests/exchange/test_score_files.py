@@ -304,3 +304,19 @@ def test_records_come_in_the_order_of_methods(tmp_path: Path, toy: dict[str, Run
     chosen = choose_records(store, None, methods="word_overlap,noise[scale=2.0]")
     assert [record.method for record in chosen.records] == ["word_overlap", *["noise[scale=2.0]"] * 2]
     assert chosen.left_out.lines() == []
+
+
+def test_similarities_of_mteb_by_item(cli: Cli, tmp_path: Path) -> None:
+    words = ("--suite", "mini-mteb", "--methods", "untrained[pooling=avg]")
+    code, out, err = cli("export", "--layout", "items", *COMMITTED, "reproduce", *words, "--out", "items.csv")
+    assert (code, out) == (0, "items.csv: 200 items\n")
+    assert err.count("left out: mini-mteb Mini") == 7
+    rows = read_rows(tmp_path / "items.csv")
+    (record,) = (
+        each
+        for each in ResultStore(ROOT / "results", "reproduce").records()
+        if (each.method, each.suite) == ("untrained[pooling=avg]", "mini-mteb")
+    )
+    gold, predicted = ([float(row[name]) for row in rows] for name in ("gold", "prediction"))
+    assert spearmanr(predicted, gold).statistic == pytest.approx(record.score("MiniSTS"), abs=1e-12)
+    assert {(row["task"], row["metric"]) for row in rows} == {("MiniSTS", "spearman")}
