@@ -395,7 +395,7 @@ def describe_tests(ranking: Ranking) -> str:
     }
     tests = Counter(pair.test for pair in ranking.pairs if pair.p is not None)
     if OVER_TASKS in tests:
-        return f"tests over tasks: paired t ({tests[OVER_TASKS]}); {ranking.caption}"
+        return f"tests over tasks: t ({tests[OVER_TASKS]}); {ranking.caption}"
     used, scope = [], "over seeds on these items"
     for test, words in names.items():
         if count := tests[test] + tests[test + AND_ITEMS]:
