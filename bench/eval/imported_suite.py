@@ -161,6 +161,11 @@ def split_items(task: ImportedTask, values: FloatArray) -> tuple[FloatArray, Flo
     return values[..., : task.items], values[..., task.items :]
 
 
+def _has_only_scores(record: RunRecord) -> bool:
+    """Return whether the record describes no items."""
+    return not any("items_sha256" in facts for facts in record.tasks.values())
+
+
 class ImportedSuite(Measure[ImportedTask]):
     """Results made elsewhere: scored again from the record's own gold, without a data folder."""
 
@@ -192,13 +197,9 @@ class ImportedSuite(Measure[ImportedTask]):
         """Return the tasks as the record describes them."""
         return {name: read_imported_task(name, facts) for name, facts in record.tasks.items()}
 
-    def has_only_scores(self, record: RunRecord) -> bool:
-        """True if the record describes no items."""
-        return not any("items_sha256" in facts for facts in record.tasks.values())
-
     def rescore(self, tasks: Sequence[ImportedTask], predictions: Predictions, record: RunRecord) -> Scores:
         """Score the predictions again, with the gold next to them."""
-        if self.has_only_scores(record) and not predictions:
+        if _has_only_scores(record) and not predictions:
             return ()
         if set(predictions) != {task.id for task in tasks}:
             raise BenchError("its predictions are of other tasks", where=f"suite {self.name}")
@@ -211,7 +212,7 @@ class ImportedSuite(Measure[ImportedTask]):
 
     def own_scores(self, tasks: Sequence[ImportedTask], record: RunRecord) -> set[ScoreName]:
         """Return all scores of a record that was published without predictions."""
-        if not self.has_only_scores(record):
+        if not _has_only_scores(record):
             return set()
         return {(score.task, score.subset, score.metric) for score in record.scores}
 

@@ -131,10 +131,6 @@ class Measure(ABC, Generic[T]):
         """Return the tasks that a record holds itself, by name; None if they are read from the data."""
         return None
 
-    def has_only_scores(self, record: RunRecord) -> bool:
-        """True if a record of the suite is complete without predictions."""
-        return False
-
     def rescore(self, tasks: Sequence[T], predictions: Predictions, record: RunRecord) -> Scores:
         """Return the scores that predictions and gold give; may raise BenchError."""
         return ()

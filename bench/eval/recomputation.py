@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bench.data.data_source import data_folder
+from bench.data.imported_names import is_imported_suite
 from bench.data.mteb_names import has_own_tasks, is_mteb
 from bench.data.suites import SUITES
 from bench.errors import BenchError, DataError, InputError, NotComparableError
@@ -19,7 +20,7 @@ from bench.eval.rescoring import contradiction_error, load_record_tasks, rescore
 from bench.eval.score_memory import ScoreMemory, describe_files, name_record, open_memory
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.records.fingerprint import hash_canonical_json
-from bench.records.imported import is_imported, is_published
+from bench.records.imported import is_published
 from bench.records.integrity import read_seal
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord
 from bench.records.store import ResultStore
@@ -104,7 +105,7 @@ class ScoreChecker:
         folder = data_folder(self.data)
         embedded = record.suite in SUITES.names() and SUITES.get(record.suite).embedded
         looked_up = is_mteb(record.suite) and not has_own_tasks(record.suite)
-        if folder is None or embedded or looked_up or is_imported(record.suite):
+        if folder is None or embedded or looked_up or is_imported_suite(record.suite):
             return ""
         if self._state is None:
             self._state = describe_files(folder)

@@ -12,6 +12,7 @@ from bench.data.mteb_names import CONTRAST_TEXT, FILES
 from bench.encoder import FloatArray
 from bench.errors import BenchError, DataError, InputError, NotComparableError
 from bench.eval.suite_measures import SuiteTask, measure_of
+from bench.records.imported import is_published
 from bench.records.integrity import TOLERANCE
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
@@ -114,7 +115,7 @@ def load_sound_predictions(store: ResultStore, record: RunRecord, data: Path | N
     Missing or contradicting ones raise DataError; other errors as :func:`load_record_tasks`.
     """
     tasks = load_record_tasks(record, data)
-    if record.predictions is None and measure_of(record.suite).has_only_scores(record):
+    if is_published(record):
         raise DataError("only scores were published, no predictions", where=str(store.path(record.place)))
     predictions = store.predictions(record)
     if wrong := rescore_record(record, tasks, predictions).wrong:

@@ -21,8 +21,9 @@ def is_imported(record: RunRecord) -> bool:
 
 
 def is_published(record: RunRecord) -> bool:
-    """Return whether a record has only published scores, without predictions to compute them from."""
-    return is_imported(record) and record.predictions is None
+    """Return whether a record has only published scores, and describes no items to compute them from."""
+    items = any("items_sha256" in facts for facts in record.tasks.values())
+    return is_imported(record) and record.predictions is None and not items
 
 
 def import_facts(record: RunRecord) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from bench.errors import (
     UnreadableRecordError,
     storage_reason,
 )
-from bench.eval.recomputation import NO_PREDICTIONS, describe_missing_data
+from bench.eval.recomputation import NO_PREDICTIONS, PUBLISHED, describe_missing_data
 from bench.eval.rescoring import ScoreCheck, check_average, load_record_tasks, rescore_record
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.gate.kept_encoders import find_encoder_folder
@@ -280,7 +280,7 @@ def _check_scores(
         return
     if is_published(record):
         verified.as_recorded[f"scores of {record.suite}, as published elsewhere"] += len(record.scores)
-        verified.unscored[where] = "imported without predictions"
+        verified.unscored[where] = PUBLISHED
         return
     predictions = _read_predictions(store, record)
     if isinstance(predictions, tuple):

@@ -20,7 +20,7 @@ from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
 from bench.eval.imported_suite import ImportedSuite, ImportedTask, score_items
 from bench.eval.measure import MeasureContext
-from bench.eval.recomputation import NO_PREDICTIONS, recompute_scores
+from bench.eval.recomputation import PUBLISHED, recompute_scores
 from bench.eval.rescoring import load_record_tasks, load_sound_predictions, rescore_record
 from bench.eval.suite_measures import measure_of
 from bench.imports.item_table import read_item_table
@@ -64,9 +64,9 @@ def write_records(folder: Path, results: PublishedResults) -> ResultStore:
         record = RunRecord(
             "imported",
             run.method,
-            "imported",
+            f"imported:{run.method}",
             1,
-            {"row": run.method},
+            {},
             None,
             run.seed,
             results.suite,
@@ -238,10 +238,10 @@ def test_scores_without_predictions_are_kept_unchecked(tmp_path: Path) -> None:
     store = import_scores(tmp_path)
     records = store.records()
     outcomes = recompute_scores(store, records, None)
-    assert [(o.error, o.reason) for o in outcomes.values()] == [(None, NO_PREDICTIONS)] * 2
+    assert [(o.error, o.reason) for o in outcomes.values()] == [(None, PUBLISHED)] * 2
     verified, sound = verify_records(store.root, VerifySettings())
     assert (verified.findings, len(sound), verified.scores) == ([], 2, 0)
-    assert set(verified.unscored.values()) == {NO_PREDICTIONS}
+    assert set(verified.unscored.values()) == {PUBLISHED}
     check = rescore_record(records[0], load_record_tasks(records[0], None), {})
     assert (check.wrong, check.checked, len(check.unchecked)) == ((), 0, 3)
     for use in (lambda: draw(store), lambda: load_sound_predictions(store, records[0], None)):

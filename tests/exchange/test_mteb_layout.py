@@ -65,7 +65,7 @@ def imported(method: str, revision: str, facts: dict[str, Any] | None = None) ->
     record = measured("STS12", {("all", "spearman"): 0.7})
     tasks = {name: {**record.tasks[name], **f} for name, f in record.provenance["mteb"]["tasks"].items()}
     given = {"revision": revision, "mteb_versions": ["1.12.75"], "n_parameters": 33, **(facts or {})}
-    provenance = {"imported": given}
+    provenance = {"imported": {"kind": "mteb", "about": given}}
     return replace(
         record, method=method, name=f"imported:{method}", seed=None, tasks=tasks, provenance=provenance
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.errors import InputError, NotComparableError
+from bench.eval.recomputation import PUBLISHED
 from bench.imports.import_records import import_results
 from bench.records.imported import describe_imports, import_facts, is_imported
 from bench.records.store import ResultStore
@@ -111,7 +112,7 @@ def test_imported_rows_are_never_verified(store: ResultStore) -> None:
     assert len(verified.records) == 3
     assert verified.verified == []
     assert verified.repeatable == []
-    assert set(verified.unscored.values()) == {"imported without predictions"}
+    assert set(verified.unscored.values()) == {PUBLISHED}
 
 
 def test_an_edited_import_is_found(store: ResultStore) -> None:
