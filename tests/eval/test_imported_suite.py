@@ -110,8 +110,9 @@ def compute_score(metric: str, predicted: FloatArray, gold: FloatArray) -> float
     """Compute a score without bench."""
     if metric == "accuracy":
         return float(np.mean(predicted == gold))
-    correlate: Callable[..., Any] = spearmanr if metric == "spearman" else pearsonr
-    return float(correlate(predicted, gold)[0])
+    if metric == "spearman":
+        return float(spearmanr(predicted, gold)[0])
+    return float(pearsonr(predicted, gold)[0])
 
 
 def draw(store: ResultStore) -> list[RunDraws]:
