@@ -78,7 +78,11 @@ _SOURCE = "mteb:FOLDER, csv:FILE or items:FILE"
     "error.",
 )
 @strict_option(
-    "--profile", default=IMPORTED, panel=Panel.MAIN, help="Profile of the rows, beside whose rows they stand."
+    "--beside",
+    metavar="PROFILE",
+    default=IMPORTED,
+    panel=Panel.MAIN,
+    help="Profile whose rows of the suite they stand beside; default: one of their own.",
 )
 @strict_option("--dry-run", is_flag=True, panel=Panel.MAIN, help="Only say what would be imported.")
 @strict_option(
@@ -96,12 +100,12 @@ def import_command(
     suite: str | None,
     metric: str,
     scale: str | None,
-    profile: str,
+    beside: str,
     dry_run: bool,
     details: bool,
     results: Path,
 ) -> None:
-    """Import results that were made elsewhere: mteb's result files, a table of scores, or of items.
+    """Import results that other programs made, as records.
 
     SOURCE is mteb:FOLDER (a folder of mteb.ResultCache, or of the repository of published results),
     csv:FILE (columns method, seed, task, score) or items:FILE (method, seed, task, item, gold, prediction).
@@ -137,7 +141,7 @@ def import_command(
             published = read_item_table(path, suite=suite or "", metric=metric)
     store = ResultStore(results, into)
     with progress_bar("records", len(published.runs)) as advance:
-        outcome = import_results(store, published, profile, advance, dry=dry_run)
+        outcome = import_results(store, published, beside, advance, dry=dry_run)
     _print_outcome(published, outcome, into, dry=dry_run, most=None if details else _MOST_LINES)
 
 
