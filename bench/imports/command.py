@@ -66,7 +66,13 @@ _SOURCE = "mteb:FOLDER, csv:FILE or items:FILE"
 @strict_option(
     "--external", is_flag=True, panel=Panel.MAIN, help="mteb: also what model cards claim (external/)."
 )
-@strict_option("--suite", metavar="NAME", panel=Panel.MAIN, help="csv, items: name; default the file's.")
+@strict_option(
+    "--suite",
+    metavar="NAME",
+    panel=Panel.MAIN,
+    shell_complete=completion.suite,
+    help="csv, items: name; default the file's.",
+)
 @strict_option(
     "--metric", metavar="NAME", default="", panel=Panel.MAIN, help="Metric; mteb: default each main score."
 )

@@ -12,7 +12,11 @@ from bench.reports.tables.pairwise_tests import describe_tests
 from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.reports.tables.task_pairwise import TaskPairwiseTests
 
-_HEADINGS = {"tasks": "mean over tasks", "types": "mean over types", "borda": "Borda points"}
+_HEADINGS = {
+    "tasks": ("mean over tasks", "rank"),
+    "types": ("mean over types", "rank by types"),
+    "borda": ("Borda points", "rank by Borda"),
+}
 _NOTES = (
     "mean over types: the mean of each type's mean. Borda points: a task gives its best of m rows m - 1, "
     "and equal scores share theirs; here their mean over tasks, which depends on the other rows.",
@@ -28,7 +32,7 @@ def average_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | Non
         return None
     header, columns = ["method"], []
     for average in tests.average_names:
-        header += [_HEADINGS[average], "rank"]
+        header += _HEADINGS[average]
         columns.append(_average_cells(tests, average))
     rows: list[tuple[Value, ...]] = []
     for method in tests.of().methods:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from bench.config.sweep_manifest import Manifest
+from bench.imports import import_records
 from bench.reports.campaign import Campaign, make_campaign
 from bench.training_probes.evaluations import ProbedEvaluation, TrainingProbes, write_training_probes
 from tests.support.campaigns import HOSTILE, TASKS, hostile_campaign, kinds_record, make_record, with_last
+from tests.support.published import published_results, three_models
 
 OVERLAP = "task,level,sentences,touched,pairs,clean_pairs\nSTSB,key,10,2,5,4\n"
 PROBED = [
@@ -72,6 +75,10 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         for seed in (1, 2)
     ]
     more += [kinds_record(method, seed) for method in ("simcse", HOSTILE[0]) for seed in (1, 2)]
+    models = three_models()
+    models.append(replace(models[0], method=f"org/{HOSTILE[0]}"))
+    board = published_results(*models)
+    more += [import_records.make_record(run, board, "published") for run in models]
     (store.root / "overlap.csv").write_text(OVERLAP)
     (store.root / "probes.json").write_text(json.dumps(PROBED))
     write_training_probes(store.root / "along.json", ALONG)

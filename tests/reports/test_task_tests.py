@@ -146,7 +146,7 @@ def test_three_averages_have_their_own_ranks(tmp_path: Path) -> None:
     assert grid is not None
     averages = "mean over tasks", "mean over types", "Borda points"
     assert grid.header[1::2] == averages
-    assert grid.header[2::2] == ("rank",) * 3
+    assert grid.header[2::2] == ("rank", "rank by types", "rank by Borda")
     assert tests.average_names == ("tasks", "types", "borda")
     points = {str(row[0]): row[5].mean for row in grid.rows}  # type: ignore[union-attr]
     assert points["lab/weak"] == 0.0  # printed x 100, as scores are
