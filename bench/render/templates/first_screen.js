@@ -64,7 +64,13 @@
     return element;
   };
   const percent = (value) => `${value.toFixed(1)}%`;
-  const signed = (value) => (value < 0 || Object.is(value, -0) ? "" : "+") + value.toFixed(2);
+  // two decimals as the program rounds them: a tie goes to the even digit
+  const rounded = (value) => {
+    const text = value.toFixed(2);
+    const isTie = Math.abs(value * 8) % 2 === 1;
+    return isTie && Number(text.at(-1)) % 2 === 1 ? (value - Math.sign(value) * 0.001).toFixed(2) : text;
+  };
+  const signed = (value) => (value < 0 || Object.is(value, -0) ? "" : "+") + rounded(value);
   const inPlace = (number, selector) => document.querySelector(`.place[data-place="${number}"] ${selector}`);
   for (const script of document.querySelectorAll("script.answers")) {
     const data = JSON.parse(script.textContent);
@@ -165,7 +171,7 @@
             const cell = row.cells[task + 1];
             const base = family ? data.means[baseline][task] : null;
             cell.removeAttribute("class");
-            if (own === baseline || !family) cell.textContent = mean === null ? "-" : (100 * mean).toFixed(2);
+            if (own === baseline || !family) cell.textContent = mean === null ? "-" : rounded(100 * mean);
             else if (mean === null || base === null) cell.textContent = "-";
             else {
               const points = 100 * (mean - base);
