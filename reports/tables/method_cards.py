@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from bench.comparison.selection import group_by
 from bench.method_card import MethodCard
-from bench.records.imported import import_facts
+from bench.records.imported import describe_source, import_facts, is_imported
 from bench.records.record import RunRecord, safe_name
 from bench.registry import own_methods
 from bench.render.grid import DASH, Grid
@@ -166,6 +166,7 @@ class Card:
         card: Of bench's own methods, so that a report depends only on the records.
         code: The code that its author read.
         options: Option, default, values in the records, help.
+        source: Where an imported row comes from, or "".
     """
 
     name: str
@@ -176,6 +177,7 @@ class Card:
     code: Pieces
     versions: tuple[int, ...]
     options: tuple[tuple[str, str, str, str], ...]
+    source: str = ""
 
 
 def campaign_cards(campaign: Campaign) -> list[Card]:
@@ -189,10 +191,23 @@ def campaign_cards(campaign: Campaign) -> list[Card]:
         paper = split_links(card.paper) if card else ()
         code = split_links(card.code, repository=True) if card else ()
         options = _option_rows(card, records)
-        cards.append(
-            Card(name, card_anchor(name), tuple(methods), card, paper, code, tuple(versions), options)
-        )
+        facts = (tuple(methods), card, paper, code, tuple(versions))
+        if imported := [record for record in records if is_imported(record)]:
+            cards.append(_imported_card(imported, tuple(methods)))
+        else:
+            cards.append(Card(name, card_anchor(name), *facts, options))
     return cards
+
+
+def _imported_card(records: Sequence[RunRecord], methods: tuple[str, ...]) -> Card:
+    """Return what the source says of an imported row."""
+    first = records[0]
+    said = []
+    for name, value in import_facts(first).items():
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            said.append((name.replace("_", " "), DASH, _value_text(value), ""))
+    anchor, source = card_anchor(first.name), describe_source(first)
+    return Card(first.method, anchor, methods, None, (), (), (), tuple(said), source)
 
 
 def card_grids(campaign: Campaign) -> list[Grid]:
@@ -200,9 +215,11 @@ def card_grids(campaign: Campaign) -> list[Grid]:
     rows = []
     for one in campaign_cards(campaign):
         facts = ("a plug-in's", DASH, DASH)
+        if one.source:
+            facts = (f"imported, {one.source}", DASH, DASH)
         if one.card:
             facts = (one.card.summary, one.card.paper or DASH, one.card.code or DASH)
-        rows.append((one.name, *facts, ", ".join(map(str, one.versions))))
+        rows.append((one.name, *facts, ", ".join(map(str, one.versions)) or DASH))
     header = ("method", "what it is", "paper", "code", "version")
     return [Grid("Methods", header, tuple(rows), ())] if rows else []
 
