@@ -60,9 +60,11 @@ def compare_over_tasks(a: Group, b: Group, level: float) -> TaskLevel | None:
     from bench.stats.task_tests import task_pair_test
 
     names, types = list_task_names(records[0]), read_task_types(records[0])
-    sides = [[group.scores(task)[0] for task in names] for group in (a, b)]
+    first, second = ([group.scores(task)[0] for task in names] for group in (a, b))
     averages = ("tasks", "types") if len(set(types)) > 1 else ("tasks",)
-    tests = {name: task_pair_test(*sides, types, average=name, level=level) for name in averages}
+    tests = {}
+    for average in averages:
+        tests[average] = task_pair_test(first, second, types, average=average, level=level)
     return TaskLevel(len(names), types, tests)
 
 

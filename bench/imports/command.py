@@ -125,7 +125,8 @@ def import_command(
 
     with progress_bar("files", None) as advance:
         if kind == "mteb":
-            from bench.imports.mteb_folder import MtebChoice, read_mteb_folder
+            from bench.imports.mteb_choice import MtebChoice
+            from bench.imports.mteb_folder import read_mteb_folder
 
             names = tuple(name.strip() for name in models.split(",")) if models else ()
             choice = MtebChoice(

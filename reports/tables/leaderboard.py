@@ -269,8 +269,8 @@ def _make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leade
         bold = BOLD if average.methods else CAPTION
     place = (campaign.name, records[0].profile, records[0].suite)
     baseline = against.baseline if against else ""
-    facts = (baseline, campaign.margin, len(family.hidden), pairwise.over_tasks)
-    return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests, *facts)
+    facts = (baseline, campaign.margin, len(family.hidden))
+    return Leaderboard(*place, tasks, tuple(rows), notes, bold, tests, *facts, over_tasks=pairwise.over_tasks)
 
 
 def _baseline_signs(campaign: Campaign, ranking: Ranking, against: BaselineFamily | None) -> dict[str, str]:

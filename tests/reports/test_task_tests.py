@@ -10,6 +10,7 @@ import pytest
 
 from bench.comparison.task_evidence import has_only_tasks
 from bench.imports.import_records import import_results
+from bench.imports.published import PublishedRun
 from bench.records.record import RunRecord
 from bench.records.store import ResultStore
 from bench.reports.campaign import Campaign, make_campaign
@@ -27,9 +28,9 @@ from tests.support.cli import Cli
 from tests.support.published import TYPES, published_results, published_run, three_models
 
 
-def board(tmp_path: Path, *runs: object, **source: str) -> ResultStore:
+def board(tmp_path: Path, *runs: PublishedRun) -> ResultStore:
     store = ResultStore(tmp_path / "results", "board")
-    import_results(store, published_results(*(runs or three_models()), **source))  # type: ignore[arg-type]
+    import_results(store, published_results(*(runs or three_models())))
     return store
 
 
