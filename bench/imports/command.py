@@ -120,6 +120,9 @@ def import_command(
     """
     kind, path = _parse_source(source)
     _check_options(kind)
+    if kind == "mteb" and not benchmark:
+        expected = 'a benchmark of mteb such as "MTEB(eng, v2)", or tasks: mteb:STS12,STS13'
+        raise InputError("mteb's results need --benchmark", where="bench import", expected=expected)
     from bench.imports.import_records import import_results
     from bench.records.store import ResultStore
 
