@@ -17,7 +17,7 @@ from bench.records.fingerprint import (
     find_fact_differences,
     machine_differences,
 )
-from bench.records.imported import is_imported
+from bench.records.imported import describe_source, import_facts, is_imported
 from bench.records.record import RunRecord, count_training_sentences, find_dev_tasks, is_supervised
 
 _MOST = 6  # differing options that a sentence names
@@ -121,8 +121,7 @@ def _describe_specification(a: Group, b: Group) -> list[str]:
     first, second = a.runs[0].record, b.runs[0].record
     elsewhere = [printable(group.label) for group in (a, b) if is_imported(group.runs[0].record)]
     if elsewhere:
-        verb = "was" if len(elsewhere) == 1 else "were"
-        return [f"{' and '.join(elsewhere)} {verb} made elsewhere: what else differs isn't known here."]
+        return _describe_imported_sides(a, b, elsewhere)
     differences = find_fact_differences(first, second, SPECIFICATION)
     if not differences:
         scores = {compute_record_key(run.record): run.record.scores for run in a.runs}
@@ -143,6 +142,34 @@ def _describe_specification(a: Group, b: Group) -> list[str]:
     names = [printable(f"{one.name} {one.then} against {one.now}") for one in differences]
     rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return [f"The specifications differ in {', '.join(names[:_MOST])}{rest}."]
+
+
+def _describe_imported_sides(a: Group, b: Group, elsewhere: Sequence[str]) -> list[str]:
+    """Name the source of imported sides, and the data revisions that are known to differ."""
+    records = [group.runs[0].record for group in (a, b)]
+    sources = "; ".join(dict.fromkeys(map(describe_source, filter(is_imported, records))))
+    verb = "was" if len(elsewhere) == 1 else "were"
+    where = f"{' and '.join(elsewhere)} {verb} made elsewhere ({printable(sources)})"
+    said = [f"{where}; nobody here has checked the scores."]
+    first, second = (_read_data_revisions(record) for record in records)
+    other = [task for task in first if task in second and first[task] != second[task]]
+    if other:
+        named = ", ".join(f"{task} ({first[task][:8]} against {second[task][:8]})" for task in other[:_MOST])
+        rest = f" and {len(other) - _MOST} more" if len(other) > _MOST else ""
+        said.append(printable(f"Measured on different data revisions: {named}{rest}."))
+    return said
+
+
+def _read_data_revisions(record: RunRecord) -> dict[str, str]:
+    """Return the data revision of each task, of those that the record names."""
+    own = import_facts(record).get("data_revisions", {})
+    revisions = {}
+    for task, facts in record.tasks.items():
+        dataset = facts.get("dataset")
+        revision = own.get(task) or (dataset.get("revision") if isinstance(dataset, dict) else None)
+        if isinstance(revision, str) and revision != "any":
+            revisions[task] = revision
+    return revisions
 
 
 _OF_A_METHOD = {"method", "method version", "option", "plug-in file", "auxiliary model", "member"} | {

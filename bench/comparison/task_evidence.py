@@ -81,6 +81,13 @@ def explain_no_test(records: Sequence[RunRecord]) -> list[str]:
     ]
 
 
+PICKED = (
+    "The test is of this pair alone, as if it had been chosen before the scores were seen. For a pair picked "
+    "from a leaderboard its ranks decide: bench report."
+)
+"""Note on a single pair of rows that are tested over tasks."""
+
+
 def describe_task_unit(types: Sequence[str], tasks: int) -> str:
     """Return what tests over tasks speak for, and what they assume."""
     kinds = f" of {len(set(types))} types" if len(set(types)) > 1 else ""

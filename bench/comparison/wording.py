@@ -11,7 +11,7 @@ from bench.comparison.evidence import ItemLevel, OutlyingSeeds, SeedLevel
 from bench.comparison.finding import EXACT, ComparisonFinding
 from bench.comparison.labels import print_labels
 from bench.comparison.selection import format_seeds
-from bench.comparison.task_evidence import TaskLevel, describe_task_unit
+from bench.comparison.task_evidence import PICKED, TaskLevel, describe_task_unit
 from bench.comparison.unit_notes import describe_rough_intervals, describe_units
 from bench.eval.suite_measures import measure_of
 from bench.stats.coverage import CoverageRow, find_coverage
@@ -487,7 +487,7 @@ def _describe_items(c: Comparison, level: ItemLevel) -> list[str]:
 
 def _describe_task_level(c: Comparison, level: TaskLevel) -> list[str]:
     """Describe the tests over tasks: their unit, and the mean over types of task."""
-    lines = [describe_task_unit(level.types, level.tasks)]
+    lines = [describe_task_unit(level.types, level.tasks), *[PICKED] * (c.headline.corrected is None)]
     if test := level.averages.get("types"):
         ends = f" {format_difference_interval(*test.interval)}" if test.interval else ""
         p = "" if test.p is None else f", {format_p_clause(test.p)}"

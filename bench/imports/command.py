@@ -27,7 +27,7 @@ KINDS = {
     "items": ("suite", "metric"),
 }
 """Options of each kind of source."""
-_MOST_LINES = 10
+_MOST_LINES, _MOST_TASKS = 10, 12
 _SOURCE = "mteb:FOLDER, csv:FILE or items:FILE"
 
 
@@ -179,17 +179,26 @@ def _print_outcome(
     rows = len({run.method for run in results.runs})
     tasks = len(results.runs[0].tasks) if results.runs else 0
     verb = "would be imported" if dry else "imported"
-    runs = f"{len(results.runs)} runs of {rows} rows" if len(results.runs) > rows else f"{rows} rows"
-    text = f"{runs}, {tasks} tasks of {results.suite}, {verb} into {campaign}"
+    runs = _count(rows, "row")
+    if len(results.runs) > rows:
+        runs = f"{_count(len(results.runs), 'run')} of {runs}"
+    text = f"{runs}, {_count(tasks, 'task')} of {results.suite}, {verb} into {campaign}"
     text += f": {outcome.added} new, {outcome.updated} updated, {outcome.unchanged} unchanged."
     click.echo(printable(text))
+    if results.runs:
+        named = list(results.runs[0].tasks)
+        more = f" and {len(named) - _MOST_TASKS} more" if len(named) > _MOST_TASKS else ""
+        click.echo(printable(f"Tasks: {', '.join(named[:_MOST_TASKS])}{more}."))
     for note in results.notes:
         click.echo(printable(note))
     left_out = [f"{row}: {why}" for row, why in results.left_out.items()]
-    _print_list("Left out, {} rows", left_out, most)
+    _print_list(f"Left out, {_count(len(left_out), 'row')}", left_out, most)
     changes = [f"{c.row} {c.task}: {c.then:.6g} then, {c.now:.6g} now" for c in outcome.changed]
-    _print_list("Changed since the last import, {} scores", changes, most)
-    _print_list("No longer in the source, kept in the campaign, {} runs", outcome.gone, most)
+    _print_list(f"Changed since the last import, {_count(len(changes), 'score')}", changes, most)
+    gone = outcome.gone
+    _print_list(f"No longer in the source, kept in the campaign, {_count(len(gone), 'run')}", gone, most)
+    if outcome.others:
+        click.echo(f"{_count(outcome.others, 'run')} of other sources stay in the campaign beside them.")
     if not dry:
         click.echo(f"bench report --campaign {campaign} prints the leaderboard.")
 
@@ -197,8 +206,12 @@ def _print_outcome(
 def _print_list(title: str, lines: Sequence[str], most: int | None) -> None:
     if not lines:
         return
-    click.echo(f"{title.format(f'{len(lines):,}')}:")
+    click.echo(f"{title}:")
     for line in lines[:most]:
         click.echo(printable(f"  {line}"))
     if most is not None and len(lines) > most:
         click.echo(f"  and {len(lines) - most:,} more (--details)")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

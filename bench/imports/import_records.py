@@ -32,6 +32,7 @@ class ImportOutcome:
 
     Args:
         gone: Rows of an earlier import from this source that it no longer has; they stay.
+        others: Number of runs of the suite from other sources, which stay.
     """
 
     added: int
@@ -39,6 +40,7 @@ class ImportOutcome:
     unchanged: int
     changed: tuple[ScoreChange, ...]
     gone: tuple[str, ...]
+    others: int = 0
 
 
 def make_record(run: PublishedRun, results: PublishedResults, profile: str) -> RunRecord:
@@ -59,7 +61,7 @@ def make_record(run: PublishedRun, results: PublishedResults, profile: str) -> R
         key="",
         status="ok",
         scores=run.scores,
-        notes=run.notes,
+        notes=(*run.notes, *results.table_notes),
         provenance=provenance,
         timing={"started": datetime.now(UTC).isoformat(timespec="seconds")},
     )
@@ -102,7 +104,8 @@ def import_results(
     label = results.source.get("kind"), results.source.get("label")
     gone = [key for key, record in old.items() if key not in here and _source_label(record) == label]
     names = tuple(_row_name(*key) for key in gone)
-    return ImportOutcome(**counts, changed=tuple(changed), gone=names)
+    others = sum(key not in here and _source_label(record) != label for key, record in old.items())
+    return ImportOutcome(**counts, changed=tuple(changed), gone=names, others=others)
 
 
 def _read_rows(store: ResultStore, profile: str, suite: str) -> dict[tuple[str, int | None], RunRecord]:
@@ -115,18 +118,22 @@ def _read_rows(store: ResultStore, profile: str, suite: str) -> dict[tuple[str, 
 
 
 def _check_rows(store: ResultStore, old: Iterable[RunRecord], new: list[RunRecord]) -> None:
-    """Refuse to replace what was run here, and to join other data."""
-    data = {name: facts["sha256"] for name, facts in new[0].tasks.items()} if new else {}
-    places = {record.place for record in new}
+    """Refuse to replace what was run here, and to join other data, or a row with seeds and one without."""
+    data, places = (_data_hashes(new[0]) if new else {}), {record.place for record in new}
+    seeded = {record.method: record.seed is not None for record in new}
     for record in old:
-        where = str(store.path(record.place))
+        where, hint = str(store.path(record.place)), "name another campaign with --into"
         if record.place in places and not is_imported(record):
-            what, hint = f"{record.method} was run here", "name another campaign with --into"
-            raise InputError(what, where=where, hint=hint)
-        if record.place not in places and _data_hashes(record) != data:
-            what = f"{record.method} stands in this campaign with other tasks or versions of the data"
-            hint = "name another campaign with --into"
+            raise InputError(f"{record.method} was run here", where=where, hint=hint)
+        there = f"{record.method} stands in this campaign"
+        if _data_hashes(record) != data:
+            what = f"{there} with other tasks, metrics or versions of the data"
             raise NotComparableError(what, where=where, hint=hint)
+        has_seed = record.seed is not None
+        if seeded.get(record.method, has_seed) != has_seed:
+            what = f"{there} {'with' if has_seed else 'without'} seeds"
+            expected = "a row with seeds in all of its runs or in none"
+            raise InputError(what, where=where, expected=expected, hint=hint)
 
 
 def _data_hashes(record: RunRecord) -> dict[str, str]:

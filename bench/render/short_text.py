@@ -33,6 +33,9 @@ _REQUIRED = (
 )
 """Beginnings of notes on failures and on the integrity of records: no short text leaves them out."""
 _MOST_USEFUL = (
+    "Unit of the tests",
+    "The test is of this pair alone",
+    "Measured on different data revisions",
     "Synthetic data",
     "Neither equality nor a claim",
     ".* can't be the baseline",

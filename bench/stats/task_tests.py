@@ -159,7 +159,7 @@ def compare_tasks(table: TaskScores, average: str = "tasks", *, alpha: float = 0
 
     Measured (``benchmarks/coverage_tasks.py``): 95% intervals hold in 94 to 100%, in 87 to 93% where
     differences are strongly skewed. Among 20 to 105 models of mteb's board whose tasks are drawn again within
-    their types, Holm shows a false difference in 3 to 5% of tables, joint sign flips of tasks in 6 to 15%.
+    their types, Holm shows a false difference in 1 to 5% of tables, joint sign flips of tasks in 6 to 15%.
     Where types are drawn too, Holm errs in 9 to 15%.
 
     Args:

@@ -88,6 +88,36 @@ def test_rows_on_other_data_are_refused(store: ResultStore) -> None:
     assert len(store.records()) == 2
 
 
+def test_other_data_of_the_same_rows_are_refused(store: ResultStore) -> None:
+    import_results(store, published_results(*three_models()))
+    newer = [published_run(run.method, [0.5] * 8, data="v2") for run in three_models()]
+    with pytest.raises(NotComparableError, match="with other tasks, metrics or versions"):
+        import_results(store, published_results(*newer))
+
+
+@pytest.mark.parametrize(("first", "second"), [(None, 1), (1, None)])
+def test_a_row_has_seeds_in_all_imports_or_in_none(
+    store: ResultStore, first: int | None, second: int | None
+) -> None:
+    import_results(store, published_results(published_run("a", [0.5] * 8, seed=first)))
+    with pytest.raises(InputError, match=f"a stands in this campaign {'with' if first else 'without'} seeds"):
+        import_results(store, published_results(published_run("a", [0.6] * 8, seed=second)))
+    import_results(store, published_results(published_run("b", [0.6] * 8, seed=second)))
+    assert len(store.records()) == 2
+
+
+def test_notes_for_tables_stand_in_every_record(store: ResultStore) -> None:
+    results = replace(published_results(*three_models()), table_notes=("3 of 5 models: 2 lack tasks.",))
+    import_results(store, results)
+    assert {record.notes for record in store.records()} == {("3 of 5 models: 2 lack tasks.",)}
+
+
+def test_runs_of_other_sources_are_counted(store: ResultStore) -> None:
+    import_results(store, published_results(*three_models()))
+    other = published_results(published_run("own", [0.5] * 8), label="other.csv")
+    assert import_results(store, other).others == 3
+
+
 def test_a_row_that_was_run_here_is_never_replaced(store: ResultStore) -> None:
     strong, *_ = three_models()
     import_results(store, published_results(strong))
