@@ -102,7 +102,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "gradient": ("bench gradient simcse --seed 1 --out gradient-simcse",),
     "import": (
-        'bench import mteb:results --benchmark "MTEB(eng, v2)" --into board',
+        'bench import mteb:mteb-results --benchmark "MTEB(eng, v2)" --into board',
         "bench import csv:table.csv --into paper",
     ),
     "init": ("bench init my-method",),
