@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from bench.comparison.row_lookup import find_row, search_rows
 from bench.comparison.selection import group_by
 from bench.config.method_ids import split_outside_brackets
 from bench.errors import InputError
-from bench.records.imported import is_imported
+from bench.records.imported import MARK, is_imported
 from bench.records.record import RunRecord
 from bench.render.method_names import printed_name
 from bench.render.row_names import RowNames, RowParts, name_rows
@@ -23,6 +24,8 @@ from bench.reports.tables.published_figures import paper_backbone, published_nam
 PUBLISHED = "published"
 """Value of ``--names`` for the papers' names."""
 _MOST = 200  # characters of a name
+_MODEL = re.compile(r"[\w.-]+/([\w.-]+(?:@[\w.-]+)?(?: \(.*\))?)", re.DOTALL)
+"""A model of a hub with its organisation, revision and settings."""
 _POOLINGS = {"avg": "avg.", "avg_first_last": "first-last avg.", "cls": "[CLS]"}
 
 
@@ -122,12 +125,24 @@ def use_short_ids(campaign: Campaign) -> Campaign:
             rows[row] = _imported_parts(runs[0])
             continue
         rows[row] = RowParts(runs[0].name, row if options is None else runs[0].name, options or ())
-    named = name_rows(rows, "{}[{}]", ",")
+    named = _mark_imported(name_rows(rows, "{}[{}]", ","), campaign.records)
     return replace(campaign, names=named.names, footnotes=named.footnotes)
 
 
 def _published_rows(records: Collection[RunRecord]) -> RowNames:
-    return name_rows({row: _row_parts(runs) for row, runs in by_method(records).items()})
+    parts = {row: _row_parts(runs) for row, runs in by_method(records).items()}
+    return _mark_imported(name_rows(parts), records)
+
+
+def _mark_imported(named: RowNames, records: Collection[RunRecord]) -> RowNames:
+    """Return names in which imported rows are marked, if others stand beside them."""
+    imported = {record.method for record in records if is_imported(record)}
+    if imported >= set(named.names):
+        return named
+    names = {}
+    for row, name in named.names.items():
+        names[row] = f"{name}{MARK}" if row in imported else name
+    return replace(named, names=names)
 
 
 def _backbone_name(name: str) -> str:
@@ -178,7 +193,8 @@ def _record_parts(record: RunRecord) -> RowParts:
 
 def _imported_parts(record: RunRecord) -> RowParts:
     """Return the name of an imported row, without the organisation; where rows share it, ids stay."""
-    return RowParts(record.name, record.method.rpartition("/")[2] or record.method)
+    model = _MODEL.fullmatch(record.method)
+    return RowParts(record.name, model[1] if model else record.method)
 
 
 def _read_names(path: Path, records: Sequence[RunRecord], known: Sequence[RunRecord]) -> Mapping[str, str]:

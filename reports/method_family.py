@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bench.comparison.confounders import find_shared_stage
 from bench.comparison.method_family import choose_plain_rows
+from bench.records.imported import lacks_seed
 from bench.records.record import RunRecord, is_supervised
 from bench.reports.record_groups import by_method, finished_records, is_ranked
 
@@ -15,6 +16,7 @@ SUPERVISED, COPIES = "supervised", "trained on the made-up world's own paraphras
 VARIANT, ONE_SEED = "with other options", "with one seed"
 DEPENDENT = "whose seeds share a trained stage"
 NO_RUN = "without a finished run"
+UNKNOWN_SEED = "one result, of an unknown seed"
 
 
 _HIDDEN = (VARIANT, ONE_SEED, SUPERVISED)
@@ -47,15 +49,20 @@ def choose_family(
     """Choose the rows of one profile and suite that are tested together.
 
     These are the rows of ``named``, if any; otherwise the rows at the profile's options; and all rows, if
-    fewer than three of these have two seeds. Rows without seeds belong to it as constants. Rows of a single
-    seed, supervised rows (unless ``rank_supervised``), rows trained on the made-up world's own paraphrases,
-    and rows whose seeds share a trained stage are listed but not tested.
+    fewer than three of these have two seeds. Rows without seeds belong to it as constants, but for imported
+    results beside rows with seeds, as nobody knows their seed. Rows of a single seed, supervised rows (unless
+    ``rank_supervised``), rows trained on the made-up world's own paraphrases, and rows whose seeds share a
+    trained stage are listed but not tested.
     """
     runs = by_method(records)
     obstacles = {}
     for method, of_method in runs.items():
         if reason := _find_obstacle(of_method, rank_supervised=rank_supervised):
             obstacles[method] = reason
+    if any(record.seed is not None for record in records):  # then such a row is no fixed score
+        for method, of_method in runs.items():
+            if lacks_seed(of_method):
+                obstacles.setdefault(method, UNKNOWN_SEED)
     chosen: Collection[str] | None = [method for method in runs if method in named]
     if not named:
         seeded = {}

@@ -24,7 +24,7 @@ from bench.comparison.questions import NOTHING_ELSE, Answers, Questions, answer_
 from bench.comparison.selection import Group
 from bench.comparison.task_evidence import LEAST_TASKS, TaskLevel, compare_over_tasks
 from bench.errors import BenchError, InputError, NotComparableError
-from bench.records.imported import is_published
+from bench.records.imported import is_published, lacks_seed
 from bench.stats.item_statistics import AVERAGE
 from bench.stats.seed_design import RequestedTest
 
@@ -106,6 +106,7 @@ def compare(
     if not (a.is_checkpoint or b.is_checkpoint) and a.seeds + b.seeds:
         a, b, design = choose_comparison_design(a, b, test, where)
     paired = design is not None and design.paired
+    _check_unknown_seeds(a, b, where)
     tasks = compare_over_tasks(a, b, level) if scope in (None, "tasks") else None
     items, reason = _compare_items(a, b, names, level, None if tasks else draw, paired=paired)
     seeds = compare_over_seeds(a, b, design, (*names, AVERAGE), level) if design else None
@@ -134,6 +135,20 @@ def compare(
         notes=tuple(notes),
         task_level=tasks,
     )
+
+
+def _check_unknown_seeds(a: Group, b: Group, where: str) -> None:
+    """Raise InputError for an imported result of an unknown seed against a method with seeds."""
+    if a.is_checkpoint or b.is_checkpoint or not (a.seeds + b.seeds):
+        return
+    for group in (a, b):
+        if lacks_seed(run.record for run in group.runs):
+            raise InputError(
+                f"{group.label} is one result of an unknown seed: how much others would differ isn't known",
+                where=where,
+                expected="seeds on both sides",
+                hint="bench report lists both, without a test",
+            )
 
 
 def correct_comparisons(

@@ -145,7 +145,7 @@ def collect_findings(
         low, high = test.interval or (test.difference, test.difference)
         df = test.df if test.interval else None  # without any spread over tasks
         p = 1.0 if test.p is None else test.p
-        least = 0.0 if test.interval else p
+        least = 0.0 if test.interval else 0.5 ** (tasks.tasks - 1)  # of as many signs
         ends = (test.difference, low, high, df)
         findings["tasks"] = ComparisonFinding("tasks", "tasks", *ends, p, least, level, None, None)
     default: Scope = "seeds" if seeds and seeds.design.test in EXACT else "both"

@@ -10,6 +10,9 @@ from bench.render.row_names import RowParts, name_rows
 
 _LABEL = re.compile(r"(?P<head>[^\[#(]+)(?:\[(?P<options>.*)\])?(?P<place>#\d+| \(.*\))?", re.DOTALL)
 
+_MODEL = re.compile(r"[\w.-]+/[\w.-]+")
+"""A model of a hub, of an imported table."""
+
 
 def print_labels(first: str, second: str) -> tuple[str, str]:
     """Return the published names of two sides, with the options that the other side doesn't share.
@@ -22,8 +25,7 @@ def print_labels(first: str, second: str) -> tuple[str, str]:
         match = _LABEL.fullmatch(label)
         head, options, place = match.groups("") if match else (label, "", "")
         parts = tuple(split_outside_brackets(options, inside=True)) if options else ()
-        is_model = "/" in head and ":" not in head  # of an imported table
-        name = head.rpartition("/")[2] if is_model else printed_name(head)
+        name = head.rpartition("/")[2] if _MODEL.fullmatch(head) else printed_name(head)
         rows[label] = RowParts("side", name, parts)  # both sides share options as one method
         places[label] = place
     # one row of two campaigns has one name, and its places tell the sides apart

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from bench.config.method_ids import match_recorded_id, parse_method
 from bench.errors import InputError, unknown_name
 from bench.nn.model_folder import hash_requested_model
+from bench.records.imported import MARK
 from bench.records.record import RunRecord
 from bench.render.method_names import printed_name
 
@@ -44,7 +45,7 @@ def find_row(text: str, names: Collection[str], records: Iterable[RunRecord] = (
 
 def search_rows(text: str, names: Collection[str], records: Iterable[RunRecord] = ()) -> list[str]:
     """Return the ids of the rows that a text may mean, see :func:`find_row`; one of them if it is clear."""
-    records = list(records)
+    records, text = list(records), text.strip().removesuffix(MARK)
     row = match_recorded_id(text, names, records, hash_requested_model)
     if row in names:
         return [row]

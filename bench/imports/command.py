@@ -127,6 +127,13 @@ def import_command(
     from bench.records.store import ResultStore
 
     with progress_bar("files", None) as advance:
+        read = 0
+
+        def report_files(count: int) -> None:
+            nonlocal read
+            advance(count - read)
+            read = count
+
         if kind == "mteb":
             from bench.imports.mteb_choice import MtebChoice
             from bench.imports.mteb_folder import read_mteb_folder
@@ -140,7 +147,7 @@ def import_command(
                 metric=metric,
                 external=external,
             )
-            published = read_mteb_folder(path, choice, advance)
+            published = read_mteb_folder(path, choice, report_files)
         elif kind == "csv":
             from bench.imports.score_table import read_score_table
 

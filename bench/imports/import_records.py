@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from bench.errors import InputError, NotComparableError
+from filelock import FileLock, Timeout
+
+from bench.errors import InputError, NotComparableError, StorageError
 from bench.imports.published import PublishedResults, PublishedRun
 from bench.records.imported import ABOUT, IMPORTED, is_imported
 from bench.records.look_alikes import find_record_look_alike
@@ -84,28 +88,63 @@ def import_results(
     for record in records:
         if look_alike := find_record_look_alike(record):
             raise InputError(look_alike, where=str(results.source.get("label")), hint="rename it there")
-    old = _read_rows(store, profile, results.suite)
-    _check_rows(store, old.values(), records)
+    if dry:
+        return _compare_rows(store, results, records, lambda *_: None)
+    store.prepare()
+    with _hold_campaign(store):
+        return _compare_rows(store, results, records, partial(_write_run, store, progress))
+
+
+def _compare_rows(
+    store: ResultStore,
+    results: PublishedResults,
+    records: Sequence[RunRecord],
+    write: Callable[[PublishedRun, RunRecord, bool], None],
+) -> ImportOutcome:
+    """Compare records with the campaign's, and call ``write`` with each and whether it is new or changed."""
+    old = _read_rows(store, records[0].profile, results.suite) if records else {}
+    _check_rows(store, old.values(), list(records))
     changed: list[ScoreChange] = []
     counts = {"added": 0, "updated": 0, "unchanged": 0}
-    if not dry:
-        store.prepare()
     for run, record in zip(results.runs, records, strict=True):
         then = old.get((record.method, record.seed))
         differences = [] if then is None else list(_list_changes(then, record))
         changed += differences
         kind = "added" if then is None else "unchanged" if _is_same(then, record, run) else "updated"
         counts[kind] += 1
-        if not dry and kind != "unchanged":
-            with store.claim(record.place, wait=True):
-                store.write(record.place, record, run.predictions)
-        progress(1)
+        write(run, record, kind != "unchanged")
     here = {(record.method, record.seed) for record in records}
     label = results.source.get("kind"), results.source.get("label")
     gone = [key for key, record in old.items() if key not in here and _source_label(record) == label]
     names = tuple(_row_name(*key) for key in gone)
     others = sum(key not in here and _source_label(record) != label for key, record in old.items())
     return ImportOutcome(**counts, changed=tuple(changed), gone=names, others=others)
+
+
+def _write_run(
+    store: ResultStore, progress: Callable[[int], None], run: PublishedRun, record: RunRecord, changed: bool
+) -> None:
+    if changed:
+        with store.claim(record.place, wait=True):
+            store.write(record.place, record, run.predictions)
+    progress(1)
+
+
+@contextmanager
+def _hold_campaign(store: ResultStore) -> Iterator[None]:
+    """Keep another import out of the campaign; raises StorageError where one is at work."""
+    lock = FileLock(store.root / ".locks" / "import.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        what = "another import into this campaign is at work"
+        raise StorageError(what, where=str(store.root), hint="try again when it is done") from error
+    except (OSError, NotImplementedError):  # no locks here
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _read_rows(store: ResultStore, profile: str, suite: str) -> dict[tuple[str, int | None], RunRecord]:
@@ -119,6 +158,12 @@ def _read_rows(store: ResultStore, profile: str, suite: str) -> dict[tuple[str, 
 
 def _check_rows(store: ResultStore, old: Iterable[RunRecord], new: list[RunRecord]) -> None:
     """Refuse to replace what was run here, and to join other data, or a row with seeds and one without."""
+    old = list(old)
+    known = {record.method.casefold(): record.method for record in old}
+    for record in new:
+        if (other := known.get(record.method.casefold(), record.method)) != record.method:
+            what = f"{record.method} stands in this campaign as {other}"
+            raise InputError(what, where=str(store.root), hint="write both alike in the source")
     data, places = (_data_hashes(new[0]) if new else {}), {record.place for record in new}
     seeded = {record.method: record.seed is not None for record in new}
     for record in old:

@@ -15,6 +15,10 @@ ABOUT = "about"
 """Block of that block: what the source says of the row, such as the number of parameters."""
 
 
+MARK = " (imported)"
+"""End of an imported row's printed name in tables with other rows."""
+
+
 def is_imported(record: RunRecord) -> bool:
     """Return whether a record's scores were made elsewhere."""
     return record.name.startswith(f"{IMPORTED}:")
@@ -24,6 +28,11 @@ def is_published(record: RunRecord) -> bool:
     """Return whether a record has only published scores, and describes no items to compute them from."""
     items = any("items_sha256" in facts for facts in record.tasks.values())
     return is_imported(record) and record.predictions is None and not items
+
+
+def lacks_seed(records: Iterable[RunRecord]) -> bool:
+    """Return whether a row is one imported result whose seed nobody knows, which is no fixed score."""
+    return all(is_imported(record) and record.seed is None for record in records)
 
 
 def import_facts(record: RunRecord) -> Mapping[str, Any]:

@@ -41,6 +41,7 @@ from bench.records.timing import find_impossible_start
 from bench.registry import METHODS
 from bench.verify.card_checks import check_metadata
 from bench.verify.findings import MAKE_READABLE, REPORT_BUG, Problem, RecordFinding, Verification
+from bench.verify.import_checks import check_import
 from bench.verify.plan_checks import verify_plan
 from bench.verify.record_paths import (
     describe_non_file,
@@ -165,6 +166,7 @@ def _verify_record(
         *_check_plugin_files(record, settings, verified),
         *_check_encoder(find_encoder_folder(store, record.place), record),
         *check_training(record),
+        *check_import(record),
     ]
     _count_recorded_facts(record, verified)
     scores = verified.scores

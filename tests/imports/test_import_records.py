@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
-from bench.errors import InputError, NotComparableError
+from bench.errors import InputError, NotComparableError, StorageError
 from bench.eval.recomputation import PUBLISHED
 from bench.imports.import_records import import_results
 from bench.records.imported import describe_imports, import_facts, is_imported
@@ -164,3 +165,20 @@ def test_revisions_of_a_row_have_other_keys(store: ResultStore) -> None:
         keys += [record.key for record in own.records()]
     assert len(set(keys)) == 2
     assert all(map(math.isfinite, (record.scores[0].value for record in own.records())))
+
+
+def test_spellings_of_two_imports(store: ResultStore) -> None:
+    import_results(store, published_results(published_run("SimCSE", [0.5] * 8)))
+    with pytest.raises(InputError, match="simcse stands in this campaign as SimCSE"):
+        import_results(store, published_results(published_run("simcse", [0.6] * 8)))
+    assert len(store.records()) == 1
+
+
+def test_one_import_at_a_time(store: ResultStore) -> None:
+    store.prepare()
+    with (
+        FileLock(store.root / ".locks" / "import.lock"),
+        pytest.raises(StorageError, match="another import into this campaign"),
+    ):
+        import_results(store, published_results(*three_models()))
+    assert import_results(store, published_results(*three_models())).added == 3

@@ -24,6 +24,7 @@ from bench.reports.tables.task_averages import average_grid
 from bench.reports.tables.task_pairwise import TaskPairwiseTests
 from bench.stats.task_averages import TaskScores
 from bench.stats.task_tests import compare_tasks
+from tests.support.campaigns import make_record
 from tests.support.cli import Cli
 from tests.support.published import TYPES, published_results, published_run, three_models
 
@@ -177,3 +178,45 @@ def test_all_baselines_are_on_the_page(tmp_path: Path, cli: Cli) -> None:
     assert len(data["against"]) == 3
     assert "Tests are over tasks" in out
     assert "SimCSE" not in out
+
+
+def test_a_result_of_an_unknown_seed_is_no_fixed_score(tmp_path: Path, cli: Cli) -> None:
+    seeded = [published_run("mine", [0.5 + seed / 100] * 8, seed=seed) for seed in (1, 2, 3)]
+    store = board(tmp_path, *seeded, published_run("paper", [0.3] * 8))
+    campaign = make_campaign(store, store.records())
+    (records,) = by_profile_and_suite(campaign.records)
+    table = make_leaderboard(campaign, records)
+    assert {row.method: row.aside for row in table.rows} == {
+        "mine": "",
+        "paper": "one result, of an unknown seed",
+    }
+    code, _, err = cli(
+        "compare", "mine", "paper", "--results", str(tmp_path / "results"), "--campaign", "board"
+    )
+    assert code == 2
+    assert "paper is one result of an unknown seed" in err
+
+
+def test_imported_rows_are_marked_beside_own_rows(tmp_path: Path, cli: Cli) -> None:
+    store = board(tmp_path)
+    own = make_record("simcse", 1, {"TOY": 0.7}, suite="toy")
+    store.write(own.place, own, None)
+    where = ("--results", str(tmp_path / "results"), "--campaign", "board")
+    for form in ("text", "markdown", "latex", "html"):
+        code, out, _ = cli("report", *where, "--format", form)
+        assert code == 0
+        for name in ("strong", "other", "weak"):
+            assert f"{name} (imported)" in out, form
+        assert "SimCSE (imported)" not in out
+    code, out, _ = cli("compare", "strong (imported)", "weak (imported)", *where)
+    assert code == 0
+
+
+def test_only_models_of_a_hub_lose_their_organisation(tmp_path: Path, cli: Cli) -> None:
+    names = ("SimCSE w/ MLM", "mean/max pooling", "org/model (dim=8)")
+    board(tmp_path, *(published_run(name, [0.5 + place / 10] * 8) for place, name in enumerate(names)))
+    where = ("--results", str(tmp_path / "results"), "--campaign", "board")
+    _, out, _ = cli("report", *where)
+    for name in ("SimCSE w/ MLM", "mean/max pooling", "model (dim=8)"):
+        assert f" {name} " in out
+    assert "org/model" not in out

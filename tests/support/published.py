@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from statistics import fmean
 from typing import Any
 
+from bench.eval.imported_suite import identify_score_task
 from bench.imports.published import PublishedResults, PublishedRun
 from bench.records.record import ALL, AVERAGE, Score
 
 TYPES = ("STS", "STS", "STS", "STS", "Retrieval", "Retrieval", "Retrieval", "Retrieval")
+SUITE = "imported:board"
 SOURCE = {"kind": "csv", "label": "table.csv", "sha256": "0" * 64}
 
 
@@ -29,13 +30,14 @@ def published_run(
     average = Score(AVERAGE, ALL, "score", fmean(scores), len(scores))
     tasks: dict[str, dict[str, Any]] = {}
     for place, name in enumerate(names):
-        tasks[name] = {"name": name, "sha256": sha256(f"{name}{data}".encode()).hexdigest()}
+        identity = identify_score_task(SUITE, f"{name}{data}", "score")
+        tasks[name] = {"name": name, "sha256": identity}
         if types:
             tasks[name]["type"] = types[place]
     return PublishedRun(method, seed, (*rows, average), tasks, facts)
 
 
-def published_results(*runs: PublishedRun, suite: str = "imported:board", **source: str) -> PublishedResults:
+def published_results(*runs: PublishedRun, suite: str = SUITE, **source: str) -> PublishedResults:
     """The results of these runs."""
     return PublishedResults(suite, runs, SOURCE | source)
 
