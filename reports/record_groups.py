@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.comparison.selection import group_by
 from bench.errors import DataError, InputError, NotComparableError
 from bench.records.fingerprint import FACTS, compute_family_key
-from bench.records.imported import is_imported
+from bench.records.imported import describe_import, is_imported
 from bench.records.record import ALL, AVERAGE, EXTERNAL, NOT_RECOMPUTED, RunRecord, is_supervised
 from bench.render.grid import SCALE, ScoreCell, summarise_values
 
@@ -56,7 +56,7 @@ def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str
             "suite": record.suite,
             "status": record.status,
             "reason": record.reason,
-            "note": " ".join(record.notes) or None,
+            "note": " ".join(filter(None, [describe_import(record), *record.notes])) or None,
         }
         rows += [head | asdict(score) for score in record.scores] or [head]
     types = {"seed": "Int64", "n": "Int64", "value": "float64"}
