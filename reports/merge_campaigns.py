@@ -244,7 +244,7 @@ def is_doubt(note: str) -> bool:
 
 
 def append_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[Grid]:
-    """Return the grids, with missing lines on such records, on imported ones and on plans, below the last one.
+    """Return the grids, with missing lines on doubtful or imported records and on plans below the last one.
 
     In csv the records are tables, and plans a column of the table of records.
     """
@@ -254,14 +254,16 @@ def append_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[
         for title, own in (("Records in doubt", lines), ("Imported rows", imports)):
             tables += [Grid(title, ("place", "what"), tuple(own), ())] * bool(own)
         return [*grids, *tables]
-    lines += imports
-    for records in by_profile_and_suite(campaign.records):
+    places = by_profile_and_suite(campaign.records)
+    for where, note in imports:
+        lines.append((where if len(places) > 1 else "", note))
+    for records in places:
         lines += [(_describe_place(records), note) for note in plan_notes(campaign, records)]
     printed = tuple({note for grid in grids for note in grid.notes})
     notes = list(grids[-1].notes)
     for where, line in lines:
         if not any(note.endswith(line) for note in printed):
-            notes.append(f"{where}: {line}")
+            notes.append(f"{where}: {line}" if where else line)
     return [*grids[:-1], replace(grids[-1], notes=tuple(notes))]
 
 

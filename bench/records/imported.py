@@ -49,15 +49,11 @@ def describe_source(record: RunRecord) -> str:
 
 
 def describe_import(record: RunRecord) -> str:
-    """Return a note on an imported record's scores, with their source; "" for others.
-
-    >>> from bench.records.record import RunRecord
-    >>> describe_import(RunRecord("mini", "simcse", "simcse", 1, {}, None, 1, "mini", {}, "", "ok"))
-    ''
-    """
+    """Return a note on an imported record's scores, with their source; "" for others."""
     if not is_imported(record):
         return ""
-    return f"Imported ({describe_source(record)}): {_AS_PUBLISHED if record.predictions is None else _RECOMPUTED}."
+    how = _AS_PUBLISHED if record.predictions is None else _RECOMPUTED
+    return f"Imported ({describe_source(record)}): {how}."
 
 
 def describe_imports(records: Iterable[RunRecord]) -> str:

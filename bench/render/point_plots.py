@@ -32,6 +32,7 @@ from bench.render.svg_marks import (
 )
 
 _MARK = 6.0
+_BOLD = 1.12  # width of bold letters, of that of others
 Ends = tuple[float, float]
 Box = tuple[float, float, float, float]
 
@@ -44,9 +45,9 @@ class NamePlaces:
         for x, y in points:
             self._taken.append((x - _MARK, y - _MARK, x + _MARK, y + _MARK))
 
-    def take(self, text: str, at: Ends) -> tuple[float, float, str] | None:
+    def take(self, text: str, at: Ends, *, strong: bool = False) -> tuple[float, float, str] | None:
         """Take a place beside a point, above or below it: x, y and anchor; None without one."""
-        wide, (x, y) = text_width(text), at
+        wide, (x, y) = text_width(text) * (_BOLD if strong else 1.0), at
         choices = (
             ("start", x + 8, y + 4, x + 8),
             ("end", x - 8, y + 4, x - 8 - wide),
@@ -118,8 +119,8 @@ def _draw_series(
             text = f"{text} ({a:.4g}, {b:.4g})"
         else:
             parts.append(draw_marker(figure.look(number), *at, title))
-        if (place := places.take(text, at)) is not None:
-            strong = label == figure.highlight or (figure.kind == "front" and number == 0)
+        strong = label == figure.highlight or (figure.kind == "front" and number == 0)
+        if (place := places.take(text, at, strong=strong)) is not None:
             style = "name strong" if strong else "name"
             left, base, anchor = place
             parts.append(text_at(left, base, text, anchor, style, title=label))
