@@ -47,7 +47,8 @@ class NamePlaces:
 
     def take(self, text: str, at: Ends, *, strong: bool = False) -> tuple[float, float, str] | None:
         """Take a place beside a point, above or below it: x, y and anchor; None without one."""
-        wide, (x, y) = text_width(text) * (_BOLD if strong else 1.0), at
+        wide, (x, y) = text_width(text), at
+        bold = (_BOLD - 1) * wide if strong else 0.0
         choices = (
             ("start", x + 8, y + 4, x + 8),
             ("end", x - 8, y + 4, x - 8 - wide),
@@ -56,7 +57,8 @@ class NamePlaces:
         )
         for anchor, start, base, left in choices:
             box = left, base - 9, left + wide, base + 2
-            inside = box[0] >= LEFT and box[2] <= WIDTH and box[1] >= 0 and box[3] <= HEIGHT - BOTTOM
+            beyond = {"start": bold, "end": 0.0, "middle": bold / 2}[anchor]
+            inside = box[0] >= LEFT and box[2] + beyond <= WIDTH and box[1] >= 0 and box[3] <= HEIGHT - BOTTOM
             if inside and not any(_overlap(box, other) for other in self._taken):
                 self._taken.append(box)
                 return start, base, anchor
