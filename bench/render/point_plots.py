@@ -32,7 +32,7 @@ from bench.render.svg_marks import (
 )
 
 _MARK = 6.0
-_BOLD = 1.12  # width of bold letters, of that of others
+_BOLD = 1.25  # most width of bold letters, of that of others
 Ends = tuple[float, float]
 Box = tuple[float, float, float, float]
 
@@ -49,12 +49,14 @@ class NamePlaces:
         """Take a place beside a point, above or below it: x, y and anchor; None without one."""
         wide, (x, y) = text_width(text), at
         bold = (_BOLD - 1) * wide if strong else 0.0
-        choices = (
+        choices = [
             ("start", x + 8, y + 4, x + 8),
             ("end", x - 8, y + 4, x - 8 - wide),
             ("middle", x, y - 9, x - wide / 2),
             ("middle", x, y + 17, x - wide / 2),
-        )
+        ]
+        if strong and x + (wide + bold) / 2 > WIDTH:  # at the right edge
+            choices.append(("end", WIDTH - 4, y - 9, WIDTH - 4 - wide - bold))
         for anchor, start, base, left in choices:
             box = left, base - 9, left + wide, base + 2
             beyond = {"start": bold, "end": 0.0, "middle": bold / 2}[anchor]

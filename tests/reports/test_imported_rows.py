@@ -187,3 +187,11 @@ def test_bold_names_stay_inside_the_plot() -> None:
 def test_the_report_of_json_says_it(store: ResultStore) -> None:
     (table,) = json.loads(render_report(campaign_of(store), "json", "neighbours"))
     assert UNCHECKED in " ".join(table["notes"])
+
+
+def test_a_bold_name_at_the_right_edge_ends_there() -> None:
+    at = WIDTH - 40.0, HEIGHT / 2
+    name = "a long name of a model"
+    left = [(at[0] - 30.0 - 4 * place, at[1]) for place in range(40)]  # no room beside it
+    assert NamePlaces([at, *left]).take(name, at) is None
+    assert NamePlaces([at, *left]).take(name, at, strong=True) == (WIDTH - 4, at[1] - 9, "end")
