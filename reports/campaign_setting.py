@@ -15,7 +15,7 @@ from bench.records.timing import start_date
 from bench.reports.record_groups import (
     by_method,
     finished_records,
-    main_metric,
+    metric_title,
     readable_records,
     task_list,
 )
@@ -77,7 +77,7 @@ def describe_setting(records: Sequence[RunRecord]) -> str:
         _describe_texts(readable),
         _describe_seeds(readable),
         _describe_machines(readable),
-        _describe_dates(readable),
+        _describe_dates([record for record in readable if not is_imported(record)]),
         describe_recomputation(readable),
         _describe_sources(readable),
     ]
@@ -105,8 +105,7 @@ def _describe_tasks(records: Sequence[RunRecord]) -> str:
     if not tasks:
         return ""
     names = f"{len(tasks)} tasks" if len(tasks) > 1 else tasks[0]
-    metric = main_metric(records).replace("_", " ")
-    return f"{names}, {metric[:1].upper()}{metric[1:]} x 100"
+    return f"{names}, {metric_title(records)} x 100"
 
 
 def _describe_backbones(records: Sequence[RunRecord]) -> str:
@@ -159,6 +158,7 @@ def _describe_machines(records: Sequence[RunRecord]) -> str:
 
 
 def _describe_dates(records: Sequence[RunRecord]) -> str:
+    """Name the days on which records were made, or imported."""
     days = sorted({start_date(record)[:10] for record in records} - {""})
     if not days:
         return ""
@@ -172,9 +172,11 @@ def _describe_dates(records: Sequence[RunRecord]) -> str:
 
 
 def _describe_sources(records: Sequence[RunRecord]) -> str:
-    """Name where imported rows come from."""
-    sources = {describe_source(record) for record in records if is_imported(record)}
-    return _join_few("imported from", "sources of imported rows", sources)
+    """Name where imported rows come from, and when they were imported."""
+    imported = [record for record in records if is_imported(record)]
+    days = _describe_dates(imported)
+    when = f"imported {days}" if days else "imported"
+    return _join_few(f"{when} from", f"sources of rows {when}", set(map(describe_source, imported)))
 
 
 def _join_few(one: str, several: str, names: set[str]) -> str:

@@ -14,7 +14,7 @@ from bench.config.sweep_manifest import Manifest, load_manifests
 from bench.errors import DataError, InputError, NotComparableError, printable
 from bench.records.environment import strip_paths
 from bench.records.fingerprint import KEYED, find_fact_differences
-from bench.records.imported import is_published
+from bench.records.imported import describe_imports, is_published
 from bench.records.integrity import find_record_clashes
 from bench.records.record import NOT_RECOMPUTED, RecordPlace, RunRecord, safe_name
 from bench.records.store import ResultStore
@@ -244,23 +244,42 @@ def is_doubt(note: str) -> bool:
 
 
 def append_doubts(grids: Sequence[Grid], campaign: Campaign, form: str) -> list[Grid]:
-    """Return the grids, with missing lines on such records, and on plans, below the last one.
+    """Return the grids, with missing lines on doubtful or imported records and on plans below the last one.
 
-    In csv the records are a table, and plans a column of the table of records.
+    In csv the records are tables, and plans a column of the table of records.
     """
-    lines = list(_doubt_lines(campaign))
+    lines, imports = list(_doubt_lines(campaign)), _import_lines(grids, campaign)
     if form == "csv":
-        table = Grid("Records in doubt", ("place", "what"), tuple(lines), ())
-        return [*grids, table] if lines else list(grids)
-    for records in by_profile_and_suite(campaign.records):
-        where = f"{records[0].suite}, profile {records[0].profile}"
-        lines += [(where, note) for note in plan_notes(campaign, records)]
+        tables = []
+        for title, own in (("Records in doubt", lines), ("Imported rows", imports)):
+            tables += [Grid(title, ("place", "what"), tuple(own), ())] * bool(own)
+        return [*grids, *tables]
+    places = by_profile_and_suite(campaign.records)
+    for where, note in imports:
+        lines.append((where if len(places) > 1 else "", note))
+    for records in places:
+        lines += [(_describe_place(records), note) for note in plan_notes(campaign, records)]
     printed = tuple({note for grid in grids for note in grid.notes})
     notes = list(grids[-1].notes)
     for where, line in lines:
         if not any(note.endswith(line) for note in printed):
-            notes.append(f"{where}: {line}")
+            notes.append(f"{where}: {line}" if where else line)
     return [*grids[:-1], replace(grids[-1], notes=tuple(notes))]
+
+
+def _import_lines(grids: Sequence[Grid], campaign: Campaign) -> list[tuple[str, str]]:
+    """Return place and note of the imported rows of each profile and suite that the grids show."""
+    titles = [grid.title for grid in grids if ", profile " in grid.title]
+    lines = []
+    for records in by_profile_and_suite(campaign.records):
+        where, note = _describe_place(records), describe_imports(records)
+        if note and (not titles or any(where in title for title in titles)):
+            lines.append((where, note))
+    return lines
+
+
+def _describe_place(records: Sequence[RunRecord]) -> str:
+    return f"{records[0].suite}, profile {records[0].profile}"
 
 
 def list_unreadable(campaign: Campaign) -> list[str]:
@@ -275,7 +294,7 @@ def _doubt_lines(campaign: Campaign) -> Iterator[tuple[str, str]]:
         notes = dict.fromkeys(note for record in records for note in record.notes)
         lines = [note for note in notes if note.startswith(_DOUBTS)]
         lines += label_lines("Unreadable", failure_reasons(records, UNREADABLE))
-        yield from ((f"{records[0].suite}, profile {records[0].profile}", line) for line in lines)
+        yield from ((_describe_place(records), line) for line in lines)
 
 
 def _stand_ins(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench.comparison.selection import group_by
 from bench.errors import DataError, InputError, NotComparableError
 from bench.records.fingerprint import FACTS, compute_family_key
-from bench.records.imported import is_imported
+from bench.records.imported import describe_import, is_imported
 from bench.records.record import ALL, AVERAGE, EXTERNAL, NOT_RECOMPUTED, RunRecord, is_supervised
 from bench.render.grid import SCALE, ScoreCell, summarise_values
 
@@ -56,9 +56,10 @@ def long_frame(records: Sequence[RunRecord], campaign: Callable[[RunRecord], str
             "suite": record.suite,
             "status": record.status,
             "reason": record.reason,
-            "note": " ".join(record.notes) or None,
+            "note": " ".join(filter(None, [describe_import(record), *record.notes])) or None,
         }
-        rows += [head | asdict(score) for score in record.scores] or [head]
+        values = [head | asdict(score) | {"n": score.n or None} for score in record.scores]
+        rows += values or [head]
     types = {"seed": "Int64", "n": "Int64", "value": "float64"}
     return DataFrame(rows, columns=list(LONG_COLUMNS)).astype(types)
 
@@ -128,6 +129,12 @@ def summarise_scores(
 def main_metric(records: Iterable[RunRecord]) -> str:
     """Return the metric of a suite's average."""
     return next((record.metric for record in records if record.score("avg") is not None), "spearman")
+
+
+def metric_title(records: Iterable[RunRecord]) -> str:
+    """Return the metric of a suite's average in words, such as "Main score"."""
+    words = main_metric(records).replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}"
 
 
 def task_list(records: Sequence[RunRecord]) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ SECTIONS = (
     ),
     Section("ranks", "Ranks", "no two methods of one suite were tested", _RUN, tab="ranks"),
     Section(
-        *("averages", "Averages and ranks", "no rows with one score a task, without seeds and items"),
+        *("averages", "Averages and ranks", "no two rows with one score a task, without seeds and items"),
         *("bench import makes such rows", "task_averages.average_grid"),
         tab="ranks",
     ),

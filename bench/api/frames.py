@@ -16,13 +16,16 @@ RUN = ("profile", "suite", "method", "seed")
 
 
 def make_long_frame(records: Sequence[RunRecord]) -> DataFrame:
-    """Return a row for each task of each record, over all items, and for its average."""
+    """Return a row for each task of each record, over all items, and for its average.
+
+    ``n``, the number of items, is missing where the source doesn't say it.
+    """
     from pandas import DataFrame
 
     rows = []
     for record in records:
         for score in _main_scores(record):
-            rows.append((*_name_run(record), score.task, score.metric, SCALE * score.value, score.n))
+            rows.append((*_name_run(record), score.task, score.metric, SCALE * score.value, score.n or None))
     frame = DataFrame(rows, columns=[*RUN, "task", "metric", "score", "n"])
     return frame.astype({"seed": "Int64", "n": "Int64", "score": "float64"})
 

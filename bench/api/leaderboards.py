@@ -38,9 +38,9 @@ class Leaderboard:
     def to_dataframe(self) -> DataFrame:
         """Return a row for each row of the leaderboard, in points.
 
-        Columns: profile, suite, method (its id), seeds (finished runs), failed, avg, sd (over seeds), one for
-        each task, difference from the baseline with the ends low and high of its interval, p, answer, and
-        rank_low and rank_high, the 95% confidence set of its rank.
+        Columns: profile, suite, method (its id), seeds (finished runs; missing for rows without seeds),
+        failed, avg, sd (over seeds), one for each task, difference from the baseline with the ends low and
+        high of its interval, p, answer, and rank_low and rank_high, the 95% confidence set of its rank.
 
         >>> import bench
         >>> frame = bench.results("results/mini").leaderboard("simcse").to_dataframe()
@@ -55,7 +55,8 @@ class Leaderboard:
                 rows.append(
                     {"profile": table.profile, "suite": table.suite, **_row_facts(row, table.baseline)}
                 )
-        return DataFrame(rows)
+        frame = DataFrame(rows)
+        return frame.astype({"seeds": "Int64"}) if rows else frame
 
     def to_markdown(self) -> str:
         """Return the tables and their notes as Markdown.
@@ -111,7 +112,8 @@ class Leaderboard:
 
 def _row_facts(row: LeaderboardRow, baseline: str) -> dict[str, Any]:
     cells, against = row.cells, row.against
-    facts: dict[str, Any] = {"method": row.method, "seeds": row.finished, "failed": row.failed}
+    seeds = row.finished if row.has_seeds else None
+    facts: dict[str, Any] = {"method": row.method, "seeds": seeds, "failed": row.failed}
     facts |= {"avg": _in_points(row.average), "sd": _in_points(cells["avg"].sd)}
     facts |= {task: _in_points(cell.mean) for task, cell in cells.items() if task != "avg"}
     low, high = (against.interval if against else None) or (None, None)

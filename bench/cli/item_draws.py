@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bench.records.record import RunRecord
     from bench.render.grid import Grid
 
+_UNKEPT = ": items left out, no predictions are kept"
 MOST_NAMED = 6
 """Pairs of methods named in the text; for more, only their number."""
 
@@ -73,7 +74,10 @@ def stats_command(
     methods, pairs = compute_method_intervals(runs, level), _find_pairs(runs)
     drawer = make_item_drawer(draws, options["data_dir"])
     notes = tuple(dict.fromkeys(note for run in runs for note in run.record.notes))
-    records = list(compute_record_intervals(runs, level, drawer, print_stderr))
+    left_out: list[str] = []
+    records = list(compute_record_intervals(runs, level, drawer, left_out.append))
+    for line in _merge_left_out(left_out):
+        print_stderr(line)
     if options["form"] == "json":
         tables = {"methods": list(map(asdict, methods)), "records": list(map(asdict, records))}
         names = ("profile", "suite", "first", "second", "shared")
@@ -90,6 +94,15 @@ def stats_command(
     answers = comparison_tables.describe_record_intervals(methods, records)
     failures = comparison_tables.failure_notes(failed)
     click.echo(_format_tables(answers, grids, failures, notes, details=details), nl=False)
+
+
+def _merge_left_out(lines: Sequence[str]) -> list[str]:
+    """Return the lines on records without items, with one line for all that have no predictions."""
+    unkept = [line for line in lines if line.endswith(_UNKEPT)]
+    if len(unkept) < 2:
+        return list(lines)
+    others = [line for line in lines if line not in unkept]
+    return [f"{len(unkept)} records, the first {unkept[0]}", *others]
 
 
 def _format_tables(

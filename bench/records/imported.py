@@ -17,6 +17,8 @@ ABOUT = "about"
 
 MARK = " (imported)"
 """End of an imported row's printed name in tables with other rows."""
+_AS_PUBLISHED = "scores as published, which nobody here has checked"
+_RECOMPUTED = "their scores are recomputed from published predictions"
 
 
 def is_imported(record: RunRecord) -> bool:
@@ -53,6 +55,14 @@ def describe_source(record: RunRecord) -> str:
     return ", ".join(parts)
 
 
+def describe_import(record: RunRecord) -> str:
+    """Return a note on an imported record's scores, with their source; "" for others."""
+    if not is_imported(record):
+        return ""
+    how = _AS_PUBLISHED if record.predictions is None else _RECOMPUTED
+    return f"Imported ({describe_source(record)}): {how}."
+
+
 def describe_imports(records: Iterable[RunRecord]) -> str:
     """Return a note on the imported rows among records, or ""."""
     records = list(records)
@@ -62,7 +72,16 @@ def describe_imports(records: Iterable[RunRecord]) -> str:
     sources = "; ".join(dict.fromkeys(map(describe_source, imported)))
     recomputed = [record for record in imported if record.predictions is not None]
     rows = "All rows are" if len(imported) == len(records) else f"{len(imported)} of {len(records)} runs are"
-    how = "scores as published, which nobody here has checked"
-    if len(recomputed) == len(imported):
-        how = "their scores are recomputed from published predictions"
-    return f"{rows} imported ({sources}): {how}."
+    how = _RECOMPUTED if len(recomputed) == len(imported) else _AS_PUBLISHED
+    note = f"{rows} imported ({sources}): {how}."
+    claimed = sum(map(_has_claims, imported))
+    if claimed:
+        verb = "row holds" if claimed == 1 else "rows hold"
+        note += f" {claimed} {verb} scores of model cards, which mteb didn't measure (@external)."
+    return note
+
+
+def _has_claims(record: RunRecord) -> bool:
+    """Return True for scores that a model card claims."""
+    facts = import_facts(record)
+    return bool(facts.get("external_tasks") or facts.get("is_external"))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.render.critical_difference import rank_ticks
 from bench.render.figure import CellAxis, Figure, clip_text, overflow_direction
 from bench.render.svg_marks import Axis, escape_markup, text_at
 
@@ -43,6 +44,17 @@ def make_cell_axis(
             shown += [max(low, lower - room), min(high, upper + room)]
     axis = Axis(shown, 0.0, 100.0, margin=0.05)
     return CellAxis((min(shown), max(shown)), axis.low, axis.high, tuple(axis.ticks(_MOST_TICKS)))
+
+
+def make_rank_axis(last: int) -> CellAxis:
+    """Return an axis of ranks from 1 to the last, with half a rank beyond each.
+
+    >>> axis = make_rank_axis(3)
+    >>> axis.ends, axis.place(2), axis.ticks
+    ((0.5, 3.5), 50.0, (1.0, 2.0, 3.0))
+    """
+    ends = 0.5, last + 0.5
+    return CellAxis(ends, *ends, tuple(map(float, rank_ticks(last))))
 
 
 def draw_grid(axis: CellAxis, name: str, band: tuple[float, float] | None = None) -> str:
@@ -103,6 +115,12 @@ def draw_interval(difference: float, interval: tuple[float, float] | None, axis:
     else:
         parts.append(f'<circle class="estimate" cx="{x}%" cy="{MIDDLE}" r="3.6"/>')
     return "".join(parts)
+
+
+def draw_ranks(ranks: tuple[int, int], axis: CellAxis) -> str:
+    """Return a bar from the first to the last rank of a confidence set."""
+    first, last = axis.place(ranks[0] - 0.4), axis.place(ranks[1] + 0.4)
+    return f'<line class="ci" x1="{first}%" x2="{last}%" y1="{MIDDLE}" y2="{MIDDLE}"/>'
 
 
 _ROW, _HEAD = 17, 34

@@ -32,6 +32,7 @@ from bench.render.svg_marks import (
 )
 
 _MARK = 6.0
+_BOLD = 1.25  # most width of bold letters, of that of others
 Ends = tuple[float, float]
 Box = tuple[float, float, float, float]
 
@@ -44,18 +45,22 @@ class NamePlaces:
         for x, y in points:
             self._taken.append((x - _MARK, y - _MARK, x + _MARK, y + _MARK))
 
-    def take(self, text: str, at: Ends) -> tuple[float, float, str] | None:
+    def take(self, text: str, at: Ends, *, strong: bool = False) -> tuple[float, float, str] | None:
         """Take a place beside a point, above or below it: x, y and anchor; None without one."""
         wide, (x, y) = text_width(text), at
-        choices = (
+        bold = (_BOLD - 1) * wide if strong else 0.0
+        choices = [
             ("start", x + 8, y + 4, x + 8),
             ("end", x - 8, y + 4, x - 8 - wide),
             ("middle", x, y - 9, x - wide / 2),
             ("middle", x, y + 17, x - wide / 2),
-        )
+        ]
+        if strong and x + (wide + bold) / 2 > WIDTH:  # at the right edge
+            choices.append(("end", WIDTH - 4, y - 9, WIDTH - 4 - wide - bold))
         for anchor, start, base, left in choices:
             box = left, base - 9, left + wide, base + 2
-            inside = box[0] >= LEFT and box[2] <= WIDTH and box[1] >= 0 and box[3] <= HEIGHT - BOTTOM
+            beyond = {"start": bold, "end": 0.0, "middle": bold / 2}[anchor]
+            inside = box[0] >= LEFT and box[2] + beyond <= WIDTH and box[1] >= 0 and box[3] <= HEIGHT - BOTTOM
             if inside and not any(_overlap(box, other) for other in self._taken):
                 self._taken.append(box)
                 return start, base, anchor
@@ -118,8 +123,8 @@ def _draw_series(
             text = f"{text} ({a:.4g}, {b:.4g})"
         else:
             parts.append(draw_marker(figure.look(number), *at, title))
-        if (place := places.take(text, at)) is not None:
-            strong = label == figure.highlight or (figure.kind == "front" and number == 0)
+        strong = label == figure.highlight or (figure.kind == "front" and number == 0)
+        if (place := places.take(text, at, strong=strong)) is not None:
             style = "name strong" if strong else "name"
             left, base, anchor = place
             parts.append(text_at(left, base, text, anchor, style, title=label))

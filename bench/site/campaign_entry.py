@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from bench.errors import DataError, printable
+from bench.records.imported import describe_import
 from bench.records.record import RunRecord
 from bench.records.timing import start_date
 from bench.render.grid import plain_text
@@ -56,6 +57,7 @@ class LeaderboardLine:
     sentences: int | None  # of a run's training
     cpu_seconds: float | None  # of training, mean over seeds
     parameters: int | None  # of all towers
+    source: str = ""  # note on an imported row, with where it comes from
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def _make_line(
         row.sentences,
         row.cpu_seconds,
         next(sizes, None),
+        printable(describe_import(runs[0])),
     )
 
 

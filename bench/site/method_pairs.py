@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from bench.errors import printable
+from bench.records.imported import describe_import
 from bench.records.record import AVERAGE, RunRecord
 from bench.render.grid import SCALE, no_width
 from bench.reports.campaign import Campaign
@@ -24,10 +25,11 @@ def compare_method_pairs(campaign: Campaign) -> list[dict[str, Any]]:
     """Return a block of every profile and suite with two methods.
 
     A block has "profile", "suite", "rows" (method ids), "names" (as printed), "aside" (why the leaderboard
-    sets rows aside, by their index), "tested" (number of the leaderboard's tested pairs), "texts" (names of
-    tests, and reasons for none) and "pairs". A pair is [first row, second row, answer, difference, low, high,
-    seeds of the first, seeds of the second, test, p, corrected p], for the first minus the second: rows are
-    indexes of "rows", answer and test of "texts". The statistics over items are left to ``bench compare``.
+    sets rows aside, by their index), "imported" (notes on imported rows as indexes of "texts", by the rows'
+    index), "tested" (number of the leaderboard's tested pairs), "texts" (names of tests, reasons for none,
+    notes) and "pairs". A pair is [first row, second row, answer, difference, low, high, seeds of the first,
+    seeds of the second, test, p, corrected p], for the first minus the second: rows are indexes of "rows",
+    answer and test of "texts". The statistics over items are left to ``bench compare``.
     """
     blocks = []
     for records in by_profile_and_suite(campaign.records):
@@ -45,12 +47,16 @@ def _compare_block(campaign: Campaign, records: Sequence[RunRecord]) -> dict[str
         verdict = judge.judge(rows[i], rows[j])
         answer, test = (texts.setdefault(text, len(texts)) for text in (verdict.answer, verdict.test))
         lines.append([i, j, answer, *_list_numbers(verdict, test)])
+    imported = {}
+    for method, note in judge.imported.items():
+        imported[str(rows.index(method))] = texts.setdefault(note, len(texts))
     return {
         "profile": records[0].profile,
         "suite": records[0].suite,
         "rows": rows,
         "names": [judge.names[method] for method in rows],
         "aside": {str(rows.index(method)): reason for method, reason in judge.aside.items()},
+        "imported": imported,
         "tested": judge.tested,
         "texts": list(texts),
         "pairs": lines,
@@ -71,6 +77,8 @@ class PairJudge:
         methods = by_method(records)
         self.names = {method: printable(paper_name(runs)) for method, runs in methods.items()}
         self.aside = {m: why for m, why in campaign.family(records).aside.items() if m in methods}
+        notes = {method: printable(describe_import(runs[0])) for method, runs in methods.items()}
+        self.imported = {method: note for method, note in notes.items() if note}
         self._board = run_pairwise_tests(campaign, records)
         self.tested = sum(pair.p is not None for pair in self._board.of().pairs)
         every = replace(campaign, named=tuple(methods), rank_supervised=True, names=self.names)

@@ -50,7 +50,9 @@ def write_shared_pages(
     for method in build_method_pages(entries, curves):
         content = render_page("method.html", site.below(1, method.name), method=method)
         output.put(f"methods/{method.file}", content)
-        summary = method.card.summary if method.card else "a plug-in's"
+        summary = "imported" if method.sources else "a plug-in's"
+        if method.card:
+            summary = method.card.summary
         campaigns = {entry.campaign for entry, _ in method.rows}
         methods.append((method.name, method.shown, method.file, summary, len(method.rows), len(campaigns)))
         pages.append(f"methods/{method.file}")
@@ -90,6 +92,11 @@ class MethodPage:
     curves: tuple[tuple[str, str, str], ...]  # campaign, title, svg
     sweeps: tuple[tuple[str, SweepTable], ...]
     published: tuple[tuple[str, str, str], ...]  # paper and table, backbone, average
+
+    @property
+    def sources(self) -> list[str]:
+        """Return the notes on its imported rows, each once."""
+        return list(dict.fromkeys(line.source for _, line in self.rows if line.source))
 
 
 def method_file(name: str) -> str:

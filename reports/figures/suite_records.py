@@ -12,7 +12,7 @@ from bench.render.figure import MOST_ROWS, Figure, Kind, Series
 from bench.render.method_names import printed_name
 from bench.reports.campaign import Campaign
 from bench.reports.method_choice import use_published_names
-from bench.reports.record_groups import by_method, describe_provenance, main_metric
+from bench.reports.record_groups import by_method, describe_provenance, main_metric, metric_title
 
 Points = Mapping[str, tuple[float, float]]
 
@@ -30,7 +30,7 @@ class SuiteRecords:
         self.runs = {self.names[method]: runs for method, runs in methods.items()}
         self.baseline = self.names.get(campaign.baseline or find_default_baseline(self.names) or "", "")
         self.metric = main_metric(records)
-        self.average = f"average, {self.metric.capitalize()} x 100"
+        self.average = f"average, {metric_title(records)} x 100"
         self._name = f"{safe_name(first.profile)}-{safe_name(first.suite)}"
         self._on = f"{first.suite}, {first.profile}"
         self.source = describe_provenance(records, campaign.name)

@@ -14,9 +14,11 @@ from bench.render.forest import (
     SEED,
     draw_grid,
     draw_interval,
+    draw_ranks,
     draw_seeds,
     draw_ticks,
     make_cell_axis,
+    make_rank_axis,
 )
 from bench.render.grid import (
     DASH,
@@ -190,6 +192,14 @@ class Answers:
         return make_cell_axis(estimates, ends, (-SCALE * self.margin, 0.0, SCALE * self.margin))
 
     @property
+    def rank_axis(self) -> CellAxis | None:
+        """The axis of ranks, which rows that are tested over tasks have in place of differences."""
+        lasts = [row.row.rank[1] for row in self.rows if row.row.rank]
+        if self.family or not self.over_tasks or not lasts:
+            return None
+        return make_rank_axis(max(lasts))
+
+    @property
     def grids(self) -> str:
         """The grid lines of both columns, as definitions that every cell uses."""
         grids = [SEED] if self.number == 1 else []
@@ -197,6 +207,8 @@ class Answers:
         name, band = f"grid-difference-{self.number}", (-SCALE * self.margin, SCALE * self.margin)
         if self.family:
             grids.append(draw_grid(self.axis(self.baseline), name, band))
+        elif self.rank_axis:
+            grids.append(draw_grid(self.rank_axis, name))
         elif self.families:
             grids.append(f'<g id="{name}"></g>')  # for the baseline that a reader picks
         return "".join(grids)
@@ -209,6 +221,8 @@ class Answers:
     @property
     def difference_ticks(self) -> str:
         """Tick labels of the differences."""
+        if self.rank_axis:
+            return draw_ticks(self.rank_axis, sign=False)
         return draw_ticks(self.axis(self.baseline), sign=True) if self.family else ""
 
     def strip(self, row: AnswerRow) -> str:
@@ -216,7 +230,9 @@ class Answers:
         return draw_seeds(row.seeds, self.seeds_axis)
 
     def bar(self, row: AnswerRow) -> str:
-        """Return a row's interval."""
+        """Return a row's interval, or its ranks."""
+        if self.rank_axis:
+            return draw_ranks(row.row.rank, self.rank_axis) if row.row.rank else ""
         difference = self.difference(row)
         if difference is None:
             return ""
@@ -228,7 +244,9 @@ class Answers:
         return draw_interval(estimate, interval, self.axis(self.baseline))
 
     def estimate(self, row: AnswerRow) -> str:
-        """Return a row's printed difference, with its interval if it has one."""
+        """Return a row's printed difference, with its interval if it has one, or its ranks."""
+        if self.rank_axis:
+            return row.row.rank_text
         difference = self.difference(row)
         if difference is None:
             return DASH

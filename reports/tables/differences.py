@@ -35,6 +35,7 @@ from bench.reports.tables.pairwise_tests import (
 from bench.reports.tables.published_figures import GREY
 from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.reports.tables.suite_tables import task_headings
+from bench.reports.tables.task_pairwise import TaskPairwiseTests
 
 _COMMON = "Where two methods have pairs of runs and other seeds besides, the difference is that of the pairs."
 EXACT = "exact p (lowest possible)"
@@ -207,9 +208,10 @@ if TYPE_CHECKING:
     from bench.stats.method_ranking import RankedPair
 
 _APART = "told apart"
-_NEIGHBOUR_HEADER = ("A", "B", "A - B", "now", "seeds now")
+_PAIR_HEADER = ("A", "B", "A - B", "now")
+_EACH_AND_NEXT = "Each method of the leaderboard and the next."
 _NOTES = (
-    "Each method of the leaderboard and the next. Seeds (pairs where runs of a seed are pairs) that show a "
+    f"{_EACH_AND_NEXT} Seeds (pairs where runs of a seed are pairs) that show a "
     "difference with a chance of 80%, at the pair's level of Holm's correction of all pairs: a pair that was "
     "chosen before takes fewer (bench compare A B --detect). In parentheses for both ends of the spread's "
     "90% interval.",
@@ -228,14 +230,21 @@ def neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | N
     for pair in (ranking.pair(a, b) for a, b in pairwise(ranking.methods)):
         if pair.p is not None:
             names = campaign.shown(pair.first), campaign.shown(pair.second)
-            seeds = " and ".join(dict.fromkeys(map(str, tests.sizes(pair.first, pair.second))))
             verdict = _APART if pair.differs else f"not {_APART}"
-            plans = _required_seeds(tests, pair)
-            rows.append((*names, format_difference(pair.difference), verdict, seeds, *plans))
+            cells = (*names, format_difference(pair.difference), verdict)
+            if isinstance(tests, TaskPairwiseTests):
+                rows.append((*cells, str(len(tests.tasks))))
+                continue
+            seeds = " and ".join(dict.fromkeys(map(str, tests.sizes(pair.first, pair.second))))
+            rows.append((*cells, seeds, *_required_seeds(tests, pair)))
     if not rows:
         return None
-    header = (*_NEIGHBOUR_HEADER, f"to show {format_score(DETECT)} points", "if A - B is true")
-    return Grid(campaign.title("Neighbours", records), header, tuple(rows), _NOTES)
+    title = campaign.title("Neighbours", records)
+    if isinstance(tests, TaskPairwiseTests):
+        notes = (_EACH_AND_NEXT, f"now: {describe_tests(ranking)}.", *tests.unit_notes(records[0].suite))
+        return Grid(title, (*_PAIR_HEADER, "tasks"), tuple(rows), notes)
+    plans = f"to show {format_score(DETECT)} points", "if A - B is true"
+    return Grid(title, (*_PAIR_HEADER, "seeds now", *plans), tuple(rows), _NOTES)
 
 
 def _required_seeds(tests: PairwiseTests, pair: RankedPair) -> tuple[str, str]:

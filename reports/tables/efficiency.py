@@ -7,7 +7,7 @@ from statistics import fmean
 
 from bench.config.method_ids import split_outside_brackets
 from bench.data.published_tables import PublishedFigure, PublishedRow, load_figures
-from bench.records.imported import import_facts
+from bench.records.imported import import_facts, is_imported
 from bench.records.record import RunRecord
 from bench.render.grid import DASH, SCALE, Grid, Quoted, Value, format_number, mean_or_none
 from bench.render.method_names import printed_name
@@ -28,6 +28,7 @@ _HEADER = (
     *("method", "avg", "GMAC", "eta", "M params", "sentences/s"),
     *("training sentences", "training CPU s"),
 )
+_OF_IMPORTED = ("method", "avg", "M params")
 _METRICS = ("spearman", "gmac", "eta")
 _PRINTED = tuple(f"published {name}" for name in _HEADER[1:4])
 _SECTION, _SUITE = "ensemble_efficiency", "sts7"
@@ -58,22 +59,33 @@ def efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
         for row in members:
             rows.append((campaign.shown(row.method), *_cost_cells(row, runs[row.method])))
             row_runs.append(runs[row.method])
-    measured = {record.method for record in records if "gmac" in _cost_facts(record)}
-    lacking = [campaign.shown(method) for method in runs if method not in measured]
+    below = [
+        *filter(None, [table.bold]),
+        *(note for note in table.notes[1:] if not note.startswith((OVER_SEEDS, *OF_COLUMNS))),
+    ]
+    title = campaign.title("Efficiency", records)
+    if all(map(is_imported, records)):
+        places = [_HEADER.index(name) for name in _OF_IMPORTED]
+        sizes = tuple(tuple(row[place] for place in places) for row in rows)
+        notes = (table.notes[0], *below, "M params: as the source says.")
+        return Grid(title, _OF_IMPORTED, sizes, notes, tuple(groups))
     notes = [
         table.notes[0],
         "GMAC of one sentence of 64 tokens (thop); eta: average x 100 per GMAC; training: CPU seconds of "
         "all stages of a run, mean over seeds.",
-        *filter(None, [table.bold]),
-        *(note for note in table.notes[1:] if not note.startswith((OVER_SEEDS, *OF_COLUMNS))),
+        *below,
+        "As recorded: costs, sizes and times, which only measuring again confirms.",
     ]
-    notes.append("As recorded: costs, sizes and times, which only measuring again confirms.")
-    if lacking:
+    if lacking := [campaign.shown(method) for method, own in runs.items() if _lacks_cost(own)]:
         notes.append(f"No GMAC for {join_names(lacking)}: bench run --probes cost measures it.")
     if any(_cost_facts(record).get("gmac") == 0 for record in records):
         notes.append("GMAC 0: a table of token vectors, no transformer; the lookups aren't counted.")
-    title = campaign.title("Efficiency", records)
     return _add_published(Grid(title, _HEADER, tuple(rows), tuple(notes), tuple(groups)), row_runs)
+
+
+def _lacks_cost(records: Sequence[RunRecord]) -> bool:
+    """Return True for a row that bench could measure, and didn't."""
+    return not any(is_imported(record) or "gmac" in _cost_facts(record) for record in records)
 
 
 def _cost_cells(row: LeaderboardRow, records: Sequence[RunRecord]) -> tuple[Value, ...]:

@@ -40,6 +40,7 @@ from bench.reports.record_groups import (
     label_lines,
     main_metric,
     measured_by_mteb,
+    metric_title,
     record_notes,
     summarise_scores,
     task_list,
@@ -258,7 +259,7 @@ def _make_leaderboard(campaign: Campaign, records: Sequence[RunRecord]) -> Leade
         *member_notes(listed, campaign.shown),
         *weight_notes(listed),
         *processor_notes(listed),
-        *_selection_note(campaign, records),
+        *selection_note(campaign, records),
         *campaign.apart_note(row.method for row in rows),
     )
     scores, *others = _table_notes(campaign, listed, rows, setup_notes)
@@ -345,13 +346,15 @@ def _method_row(
     return replace(row, sentences=round(fmean(sentences)), cpu_seconds=fmean(seconds))
 
 
-def _selection_note(campaign: Campaign, records: Sequence[RunRecord]) -> list[str]:
-    """A note on the number of chosen methods, over which the correction is."""
+def selection_note(
+    campaign: Campaign, records: Sequence[RunRecord], of_these: str = "tests and correction"
+) -> list[str]:
+    """Return a note on the number of chosen methods, and what depends on the choice."""
     count = len(by_method(records))
     known = campaign.known_by.get((records[0].profile, records[0].suite), count)
     if not campaign.known or count == known:
         return []
-    return [f"{count} of {known} methods, chosen by --methods; tests and correction are of these."]
+    return [f"{count} of {known} methods, chosen by --methods; {of_these} are of these."]
 
 
 def _table_notes(
@@ -359,7 +362,7 @@ def _table_notes(
 ) -> tuple[str, ...]:
     metric = main_metric(records)
     rule = "rounded scores, as SimCSE averages" if campaign.rounded else "unrounded scores"
-    scores = f"{metric} x 100".capitalize()
+    scores = f"{metric_title(records)} x 100"
     if measured_by_mteb(records):
         scores += ", as mteb computes it"
     elif metric == "spearman":

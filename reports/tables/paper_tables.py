@@ -23,8 +23,8 @@ from bench.reports.record_groups import (
     by_method,
     by_profile_and_suite,
     finished_records,
-    main_metric,
     measured_by_mteb,
+    metric_title,
 )
 from bench.reports.tables.leaderboard import Leaderboard, LeaderboardRow, make_leaderboard, required_notes
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW
@@ -36,7 +36,6 @@ SUITES = {
     "transfer8": "eight transfer tasks",
     "mini": "the embedded test pairs",
 }
-METRICS = {"spearman": "Spearman", "accuracy": "Accuracy"}
 SYNTHETIC = "Synthetic data: not a benchmark."
 MOST_WORDS = 40
 """Words of a caption."""
@@ -214,10 +213,9 @@ def _caption_sentences(
 ) -> list[str]:
     """The sentences of the caption: scores and seeds, marks, then the notes of every table of the records."""
     records = list(chain.from_iterable(blocks))
-    metric, suite = main_metric(records), tables[0].suite
-    first = (
-        f"{METRICS.get(metric, metric)} \N{MULTIPLICATION SIGN} 100 on {SUITES.get(suite, f'suite {suite}')}"
-    )
+    suite = tables[0].suite
+    scale = "\N{MULTIPLICATION SIGN} 100"
+    first = f"{metric_title(records)} {scale} on {SUITES.get(suite, f'suite {suite}')}"
     if len(blocks) == 1:
         first += f", {profile_title(blocks[0])}"
     if measured_by_mteb(records):

@@ -82,7 +82,13 @@ def _describe_scores(records: Sequence[RunRecord], count: int) -> str:
     """The note on the cells."""
     every = max(len(record.tasks) for record in records)
     of = f"{count} tasks" if count == every else f"the {count} of {every} tasks that have them"
-    return f"Scores x 100, mean over {of}, mean and standard deviation over seeds."
+    return f"Scores x 100, mean over {of}{_describe_spread(records)}."
+
+
+def _describe_spread(records: Sequence[RunRecord]) -> str:
+    """Name the mean over seeds, if rows have seeds."""
+    seeded = any(record.seed is not None for record in records)
+    return ", mean and standard deviation over seeds" if seeded else ""
 
 
 def _metric_cells(
@@ -152,8 +158,8 @@ def category_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | No
             rows.append((printed_name(method), *quote_row(line, [*tasks, AVERAGE], not same, footnotes)))
     headings = (f"{KINDS.get(kind, (kind,))[0]} {count}" for kind, count in kinds.items())
     notes = (
-        "Main scores x 100: means over the tasks of a kind, as many as the heading says, and over all tasks; "
-        "mean and standard deviation over seeds.",
+        "Main scores x 100: means over the tasks of a kind, as many as the heading says, and over all tasks"
+        f"{_describe_spread(records).replace(',', ';')}.",
         *[GREY] * bool(printed),
         *footnotes.notes,
         *record_notes(records, failures=True),

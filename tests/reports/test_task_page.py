@@ -58,14 +58,23 @@ def test_without_a_baseline_ranks_stand_and_no_cards(
     assert browser.run(ANSWERS) == ["-", "-", "-"]
     ranks = "[...document.querySelectorAll('.forest td.seeds-n')].map(cell => cell.textContent)"
     assert browser.run(ranks) == ["1-2", "1-2", "3"]
-    rows = ANSWERS
+    bars = (
+        "[...document.querySelectorAll('.forest td.bar line.ci')]"
+        ".map(bar => [bar.getAttribute('x1'), bar.getAttribute('x2')])"
+    )
+    assert browser.run(bars) == [["3.3%", "63.3%"], ["3.3%", "63.3%"], ["70.0%", "96.7%"]]
+    heading = "document.querySelector('.versus').textContent"
+    assert browser.run(heading) == "Rank, 95% confidence set"
+    rows = SEEN.replace(".cards, ", "")  # which are hidden
     before = browser.run(rows)
     pick(browser, "org/other")
     assert browser.run(CARDS) is True
     assert browser.run(rows) != before
+    assert browser.run(heading).startswith("Difference from other")
     pick(browser, "")
     assert browser.run(CARDS) is False
     assert browser.run(rows) == before
+    assert browser.run(heading) == "Rank, 95% confidence set"
 
 
 @pytest.mark.parametrize("baseline", ["org/other", "lab/weak"])

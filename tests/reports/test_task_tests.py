@@ -146,13 +146,16 @@ def test_three_averages_have_their_own_ranks(tmp_path: Path) -> None:
     campaign, records, tests = table_of(board(tmp_path))
     grid = average_grid(campaign, records)
     assert grid is not None
-    averages = "mean over tasks", "mean over types", "Borda points"
+    averages = "mean over tasks", "mean over types", "Borda, % of points"
     assert grid.header[1::2] == averages
     assert grid.header[2::2] == ("rank", "rank by types", "rank by Borda")
     assert tests.average_names == ("tasks", "types", "borda")
-    points = {str(row[0]): row[5].mean for row in grid.rows}  # type: ignore[union-attr]
-    assert points["lab/weak"] == 0.0  # printed x 100, as scores are
-    assert sum(value or 0.0 for value in points.values()) == pytest.approx(3 / 100)
+    shares = {str(row[0]): row[5].mean for row in grid.rows}  # type: ignore[union-attr]
+    assert shares["lab/weak"] == 0.0
+    points = tests.tests_of("borda")
+    strong = points.scores[points.methods.index("org/strong")]
+    assert shares["org/strong"] == pytest.approx(strong / 2)  # of two points a task
+    assert sum(value or 0.0 for value in shares.values()) == pytest.approx(3 / 2)
 
 
 def test_score_is_drawn_against_size(tmp_path: Path) -> None:

@@ -78,6 +78,9 @@
     const table = script.parentNode.querySelector(".forest");
     const heat = document.querySelector(`.heat[data-place="${number}"]`);
     const rows = [...table.tBodies[0].rows];
+    // without a baseline the column stays as the program made it
+    const drawn = [...table.querySelectorAll(".versus, .versus-short, .bar svg"), document.getElementById(`grid-difference-${number}`)].filter(Boolean).map((part) => [part, [...part.childNodes]]);
+    const told = rows.map((row) => row.querySelector("td.bar").dataset.csv);
     const pick = (wanted) => {
       const baseline = wanted === "" ? -1 : data.ids.indexOf(wanted);
       const family = data.against[baseline];
@@ -128,6 +131,10 @@
         }
         const lines = grid ? [mark("use", { href: `#${grid.id}` })] : [];
         row.querySelector("td.bar svg").replaceChildren(...(family ? lines : []), ...marks);
+      }
+      if (!family) {
+        for (const [part, nodes] of drawn) part.replaceChildren(...nodes);
+        rows.forEach((row, at) => { row.querySelector("td.bar").dataset.csv = told[at]; });
       }
 
       // the cards

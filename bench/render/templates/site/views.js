@@ -95,8 +95,11 @@
         }),
       };
     };
+    const marked = [i, j].filter((row) => row in (own.imported ?? {}));
+    const notes = marked.map((row) => own.texts[own.imported[row]]);
+    const imported = notes.length === 2 && notes[0] === notes[1] ? [notes[0]] : notes.map((note, at) => `${own.names[marked[at]]}: ${note}`);
     return {
-      low, high, difference, p, describe,
+      low, high, difference, p, describe, imported, overTasks,
       basis: testName.endsWith(" + items") ? `${testName.slice(0, -8)} over seeds and items` : overTasks ? testName : `${testName} over seeds on these items`,
       pValues: [p === null ? "" : `${pText(p)} alone`, corrected === null ? "" : `${pText(corrected)} corrected`].filter(Boolean).join(", "),
     };
@@ -143,7 +146,8 @@
         make("p", { className: "verdict" }, make("span", { className: `verdict-answer ${verdict.style}`, textContent: verdict.label }), " ", make("span", { className: "said", textContent: verdict.text })),
         ...(pair.low === null ? [] : [strip(pair, most)]),
         ...(pair.p === null ? [] : [make("p", { className: "key", textContent: `${pair.basis}; the interval is the pair's own, at 95%; ${pair.pValues}.` })]),
-        make("p", { className: "command" }, "Items, tasks and effect sizes: ", code, " ", copy)];
+        ...pair.imported.map((text) => make("p", { className: "key", textContent: text })),
+        make("p", { className: "command" }, pair.overTasks ? "Tasks and assumptions: " : "Items, tasks and effect sizes: ", code, " ", copy)];
     };
     const show = (index, asked) => {
       const names = [index.rows[a.value], index.rows[b.value]];
