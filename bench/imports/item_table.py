@@ -42,6 +42,7 @@ from bench.stats.argument_checks import MIN_PAIRS
 
 ITEM, GOLD, PREDICTION, GROUP = "item", "gold", "prediction", "group"
 _MOST_NAMED = 3
+_MOST_ID_CHARACTERS = 1_000_000  # of a task's ids in a record
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _UNREAD = "write a word such as none for an answer that can't be read"
 
@@ -110,7 +111,7 @@ def read_item_table(file: Path, *, suite: str = "", metric: str = "") -> Publish
         file: With columns method, task, item, gold and prediction; seed and group may be missing. Items of
             one group, such as those of one source, are drawn together.
         suite: Name of the suite, ``imported:NAME``; by default the file's name.
-        metric: One of :data:`ITEM_METRICS`; may be left out where the gold of every task are words.
+        metric: One of :data:`ITEM_METRICS`; may be left out where all gold values are words.
 
     Raises InputError for a file, or a line of it, that can't be read without a guess.
     """
@@ -166,11 +167,11 @@ def _choose_metric(table: _Items, notes: list[str]) -> str:
             where, hint = f"{table.file}:{word.line}", "type --metric accuracy for classes"
             raise DataError(f"gold {quote(word.text)} of {task}", where=where, expected="a number", hint=hint)
         if number is not None and not stated:
-            what = f"the gold of {task} are numbers: scores or classes"
+            what = f"the gold values of {task} are numbers: scores or classes"
             hint = f"type --metric with one of {', '.join(ITEM_METRICS)}"
             raise DataError(what, where=str(table.file), expected="a metric", hint=hint)
     if not stated:
-        notes.append("metric accuracy: the gold are words")
+        notes.append("metric accuracy: the gold values are words")
     return stated or ACCURACY
 
 
@@ -223,18 +224,30 @@ class _TaskColumn:
             self._number_unknown_labels()
         self.gold = self._to_numbers((item, items[item].text, items[item].line) for item in self.items)
         if metric != ACCURACY and len(set(self.gold.tolist())) == 1:
-            what = f"the gold of all items of {task} are equal: no correlation"
+            what = f"the gold values of all items of {task} are equal: no correlation"
             raise DataError(what, where=str(table.file), expected="different values")
         numbers = " ".join(str(groups[items[item].group]) for item in self.items) if groups else ""
         ids = hash_canonical_json([[item, label] for item, label in zip(self.items, labels, strict=True)])
         first_id = _find_first_id(self.items)
-        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers, first_id)
+        names = "" if first_id is not None else self._join_ids()
+        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers, first_id, names)
         self.task = replace(known, sha256=known.identify(self.gold))
 
     def read_predictions(self, run: Run) -> FloatArray:
         """Return the (items,) predictions of a run."""
         own = self._table.predictions[run][self._task]
         return self._to_numbers((item, own[item].text, own[item].line) for item in self.items)
+
+    def _join_ids(self) -> str:
+        """Return the ids for the record, "" with a note if they are too long for it."""
+        joined = "\n".join(self.items)
+        if len(joined) <= _MOST_ID_CHARACTERS and len(joined.split("\n")) == len(self.items):
+            return joined
+        reason = "have line breaks"
+        if len(joined) > _MOST_ID_CHARACTERS:
+            reason = f"are longer than {_MOST_ID_CHARACTERS:,} characters"
+        self.notes.append(f"{self._task}: its ids {reason}; records have each item's place in their order")
+        return ""
 
     def _number_unknown_labels(self) -> None:
         """Number the predicted labels that are none of the gold after those, and note them."""
