@@ -28,6 +28,7 @@ from bench.imports.source_table import (
     TableRow,
     check_columns,
     check_seeds,
+    count_left_out,
     describe_source,
     leave_out_incomplete,
     quote,
@@ -138,7 +139,8 @@ def read_item_table(file: Path, *, suite: str = "", metric: str = "") -> Publish
     if not runs:
         raise DataError(f"no run has a score: {next(iter(left_out.values()))}", where=str(file))
     by_label = {run.label: reason for run, reason in left_out.items()}
-    return PublishedResults(name, tuple(runs), source, tuple(notes), by_label)
+    table_notes = count_left_out(left_out, len(table.predictions))
+    return PublishedResults(name, tuple(runs), source, tuple(notes), by_label, table_notes)
 
 
 def _read_table(file: Path, metric: MetricColumn, notes: list[str]) -> _Items:
@@ -286,7 +288,7 @@ def _publish_run(run: Run, columns: Mapping[str, _TaskColumn], metric: str) -> P
         try:
             value = score_items(metric, predicted, column.gold)
         except ValueError:
-            return f"its predictions on {name} are all equal: no correlation"
+            return f"no correlation: its predictions on {name} are all equal"
         scores.append(Score(name, ALL, metric, value, column.task.items))
         predictions[name] = np.concatenate([predicted, column.gold])
         facts[name] = column.task.to_facts()

@@ -44,6 +44,7 @@ class PublishedResults:
             "repository", "commit", "date", "licence".
         notes: Lines for the terminal: what was chosen, and what differs between rows.
         left_out: Rows that aren't comparable with the others, each with its reason.
+        table_notes: Lines for every table with these rows.
     """
 
     suite: str
@@ -51,3 +52,4 @@ class PublishedResults:
     source: Mapping[str, str]
     notes: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    table_notes: tuple[str, ...] = ()

@@ -216,6 +216,7 @@ def test_a_run_without_a_score_is_left_out(tmp_path: Path) -> None:
     results = read_rows(tmp_path, rows, metric="spearman")
     assert list(results.left_out) == ["B seed 2"]
     assert "equal" in results.left_out["B seed 2"]
+    assert results.table_notes == ("1 of 4 runs has no score.",)
 
 
 def test_too_few_items_and_equal_gold(tmp_path: Path) -> None:
