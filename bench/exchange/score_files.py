@@ -60,7 +60,7 @@ class TaskItems:
     metric: str
     gold: Sequence[str]
     score: Callable[[FloatArray], float]
-    format: Callable[[np.floating[Any]], str] = str  # the shortest text that gives the number again
+    format: Callable[[Any], str] = str  # the shortest text that gives the number again
     groups: Sequence[str] = ()
     names: Sequence[str] = ()
 

@@ -18,7 +18,7 @@ from bench.comparison.item_bootstrap import CampaignRun, RefusedError, RunDraws,
 from bench.data.data_source import DataSource
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
-from bench.eval.imported_suite import ImportedSuite, ImportedTask, score_items
+from bench.eval.imported_suite import ImportedSuite, ImportedTask, read_imported_task, score_items
 from bench.eval.measure import MeasureContext
 from bench.eval.recomputation import PUBLISHED, recompute_scores
 from bench.eval.rescoring import load_record_tasks, load_sound_predictions, rescore_record
@@ -393,12 +393,12 @@ def test_ids_that_are_no_numbers_are_kept(tmp_path: Path, cli: Cli) -> None:
     file = tmp_path / "named.csv"
     lines = [rows[0]]
     for row in rows[1:]:
-        method, seed, task, item, rest = row.split(",", 4)
-        lines.append(f"{method},{seed},{task},part \x1b {item},{rest}")
+        method, seed, name, item, rest = row.split(",", 4)
+        lines.append(f"{method},{seed},{name},part \x1b {item},{rest}")
     file.write_text("\n".join(lines))
     store = write_records(tmp_path, read_item_table(file, metric="spearman"))
     near, far = find(store), find(store, "org/far")
-    task = load_record_tasks(near, None)["T"]
+    task = read_imported_task("T", near.tasks["T"])
     one, other = (store.predictions(record)["T"] for record in (near, far))
     changes = measure_of(near.suite).find_changes(task, one, other, near, 3)
     ids = sorted(f"part \\x1b {number}" for number in range(ITEMS))

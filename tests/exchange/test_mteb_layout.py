@@ -305,8 +305,8 @@ def test_revisions_are_no_models(cli: Cli, tmp_path: Path, mteb: Any) -> None:
     store = ResultStore(tmp_path / "results", "local")
     for record in (imported("org/a", "abc"), imported("org/b@def", "def"), imported("org/b@fed", "fed")):
         store.write(record.place, record, None)
-    code, out, _ = cli("export", "--layout", "mteb", "--out", "mteb")
-    assert (code, "3 results of 2 models in 3 revisions" in out) == (0, True), _
+    code, out, err = cli("export", "--layout", "mteb", "--out", "mteb")
+    assert (code, "3 results of 2 models in 3 revisions" in out) == (0, True), err
     code, out, _ = cli("export", "--layout", "mteb", "--methods", "org/a", "--out", "one")
     assert (code, out.endswith("1 result of 1 model\n")) == (0, True)
 
