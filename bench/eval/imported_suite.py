@@ -21,7 +21,7 @@ from bench.data.imported_names import IMPORTED
 from bench.data.sentence_clusters import Texts, mark_source
 from bench.data.tasks import suite_average
 from bench.encoder import FloatArray
-from bench.errors import BenchError, InputError
+from bench.errors import BenchError, InputError, printable
 from bench.eval.measure import (
     AnyEncoder,
     ItemChange,
@@ -46,6 +46,8 @@ ITEM_METRICS = (SPEARMAN, PEARSON, ACCURACY)
 """Metrics that items can be scored by."""
 MOST_CLASSES = 20
 """Most classes whose names a record stores."""
+ANOTHER_ANSWER = "another answer"
+"""Name of a predicted class that is no item's gold."""
 _GROUP = re.compile(r"[0-9]{1,15}")
 
 
@@ -61,6 +63,8 @@ class ImportedTask:
         classes: Names of the gold classes in the order of their numbers; empty for numbers, or many classes.
         groups: Numbers of the groups of items that are drawn together, with blanks between; "" without them.
         first_id: Id of the first item where ids are consecutive whole numbers, otherwise None.
+        item_ids: Other ids with line feeds between, "" if the record doesn't store them. They are no part of
+            the identity, which covers them by ``items_sha256``.
     """
 
     id: str
@@ -71,6 +75,7 @@ class ImportedTask:
     classes: tuple[str, ...] = ()
     groups: str = ""
     first_id: int | None = None
+    item_ids: str = ""
 
     def identify(self, gold: FloatArray) -> str:
         """Return the sha256 of name, metric, items, classes, groups and (items,) gold."""
@@ -87,6 +92,28 @@ class ImportedTask:
             raise BenchError("the groups of its items are damaged", where=self.id)
         return [int(word) for word in words]
 
+    @cached_property
+    def names(self) -> list[str]:
+        """Ids of the items, or their places from 1; raises BenchError for other than one an item."""
+        if self.item_ids:
+            names = self.item_ids.split("\n")
+            if len(names) != self.items:
+                raise BenchError(f"{len(names)} ids for {self.items} items", where=self.id)
+            return names
+        first = 1 if self.first_id is None else self.first_id
+        return [str(number) for number in range(first, first + self.items)]
+
+    def write_class(self, number: float, gold_classes: int) -> str:
+        """Return a class as text: its name, its number if names aren't stored, or :data:`ANOTHER_ANSWER`.
+
+        Args:
+            number: As in the predictions.
+            gold_classes: Number of distinct gold classes, whose numbers come first.
+        """
+        if not 0 <= number < gold_classes:
+            return ANOTHER_ANSWER
+        return self.classes[int(number)] if number < len(self.classes) else f"class {number:g}"
+
     def to_facts(self) -> dict[str, Any]:
         """Return the block of the task in a record of items."""
         facts: dict[str, Any] = {"name": self.id, "items": self.items, "sha256": self.sha256}
@@ -97,6 +124,8 @@ class ImportedTask:
             facts["groups"] = self.groups
         if self.first_id is not None:
             facts["first_id"] = self.first_id
+        if self.item_ids:
+            facts["item_ids"] = self.item_ids
         return facts
 
 
@@ -107,7 +136,7 @@ def identify_score_task(suite: str, task: str, metric: str) -> str:
 
 def read_imported_task(name: str, facts: Mapping[str, Any]) -> ImportedTask:
     """Return the task of a block of ``record.tasks``; wrong facts make a task of another sha256."""
-    texts = {key: facts.get(key) for key in ("metric", "items_sha256", "groups")}
+    texts = {key: facts.get(key) for key in ("metric", "items_sha256", "groups", "item_ids")}
     known = {key: value for key, value in texts.items() if isinstance(value, str)}
     classes, first_id = facts.get("classes"), facts.get("first_id")
     return ImportedTask(
@@ -141,6 +170,8 @@ def score_imported_tasks(tasks: Sequence[ImportedTask], predictions: Predictions
         if not task.items_sha256 or task.identify(gold) != task.sha256:
             what = "the gold differs from that of the task's sha256"
             raise BenchError(what, where=task.id, hint="import the results again")
+        if task.item_ids and len(set(task.names)) != task.items:
+            raise BenchError("two of its items have one id", where=task.id)
         try:
             value = score_items(task.metric, predicted, gold)
         except ValueError as error:
@@ -173,7 +204,8 @@ class ImportedSuite(Measure[ImportedTask]):
     unit = "clusters of items of one group"
     change_columns = (
         "Items by id, or by place in the order of their ids. Correlations: each cell has the item's rank, "
-        "below it the prediction or gold value. Classes: items of which A and B predict different ones."
+        "below it the prediction or gold value. Classes: items of which A and B predict different ones; "
+        f"{ANOTHER_ANSWER}: one that is no item's gold."
     )
 
     def load(self, source: DataSource) -> list[ImportedTask]:
@@ -281,18 +313,17 @@ class ImportedSuite(Measure[ImportedTask]):
         if not task.items_sha256:
             raise BenchError("only scores were published", where=f"suite {self.name}")
         (first, gold), (second, _) = split_items(task, one), split_items(task, other)
-        first_id = 1 if task.first_id is None else task.first_id
-        word = "place" if task.first_id is None else "item"
-        texts = [(f"{word} {number}",) for number in range(first_id, first_id + task.items)]
+        word = "place" if task.first_id is None and not task.item_ids else "item"
+        texts = [(f"{word} {printable(name)}",) for name in task.names]
         if task.metric != ACCURACY:
             return rank_changes(texts, gold.tolist(), first, second, count)
+        classes = count_classes(gold)
         truth, a, b = (
-            [_name_class(task, number) for number in side.tolist()] for side in (gold, first, second)
+            [task.write_class(number, classes) for number in side.tolist()] for side in (gold, first, second)
         )
         return class_changes(texts, truth, a, b, count)
 
 
-def _name_class(task: ImportedTask, number: float) -> str:
-    """Return the name of a class; of one without a name its number."""
-    place = int(number)
-    return task.classes[place] if 0 <= place < len(task.classes) else f"class {place}"
+def count_classes(gold: FloatArray) -> int:
+    """Return the number of gold classes, which are numbered from 0 without a gap."""
+    return int(gold.max()) + 1

@@ -18,7 +18,7 @@ from bench.eval.rescoring import load_record_tasks
 from bench.exchange.record_choice import LeftOutError
 from bench.records.filesystem import find_name_fault
 from bench.records.fingerprint import hash_canonical_json
-from bench.records.imported import import_facts
+from bench.records.imported import import_facts, is_imported
 from bench.records.record import RunRecord
 from bench.schema import Block, ListOf, find_fault, is_label
 
@@ -104,6 +104,8 @@ def find_senteval_task(record: RunRecord, task: str) -> SourceTask:
     reference = reference_fingerprints().get(task, {}).get("sha256")
     if reference is None or task not in (*SENTEVAL, *_OTHERS):
         raise LeftOutError("it is no task of mteb's")
+    if is_imported(record):
+        raise LeftOutError("it was imported from a table, and the pairs behind its scores are unknown")
     if record.tasks[task].get("sha256") != reference:
         raise LeftOutError("its pairs differ from the reference version")
     if task in _OTHERS:

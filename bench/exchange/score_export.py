@@ -65,12 +65,20 @@ def _write(layout: str, out: Path, chosen: ChosenRecords, data: Path | None) -> 
 
     if layout == CSV:
         count = write_table(out, SCORES, score_rows(chosen), finish_command)
-        return f"{out}: {count:,} scores"
+        return f"{out}: {_count(count, 'score')}"
     if layout == ITEMS:
         count = write_table(out, ITEM_COLUMNS, item_rows(chosen, data), finish_command)
-        return f"{out}: {count:,} items"
+        return f"{out}: {_count(count, 'item')}"
     from bench.exchange.mteb_layout import collect_models, write_models
 
     models = collect_models(chosen, data)
     count = write_models(models, out, finish_command)
-    return f"{out}: {count:,} results of {len(models):,} models"
+    names = {name for name, _ in models}
+    of_models = _count(len(names), "model")
+    if len(models) > len(names):
+        of_models += f" in {len(models):,} revisions"
+    return f"{out}: {_count(count, 'result')} of {of_models}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from bench.data.sentence_clusters import cluster_items
 from bench.data.tasks import LabelledTask, PairTask
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
-from bench.eval.imported_suite import ACCURACY, SPEARMAN, ImportedTask, score_items, split_items
+from bench.eval.imported_suite import (
+    ACCURACY,
+    SPEARMAN,
+    ImportedTask,
+    count_classes,
+    score_items,
+    split_items,
+)
 from bench.eval.mteb_predictions import load_mteb_items, prediction_parts
 from bench.eval.mteb_tasks import MtebTask
 from bench.eval.rescoring import load_record_tasks
@@ -45,14 +53,16 @@ class TaskItems:
         gold: Of each item, as text.
         score: Gives the score of (items,) predictions; raises ValueError for an undefined one.
         format: Writes one prediction.
-        groups: Number of each item's group; items of one group share a sentence.
+        groups: Each item's group as text, "" if groups are unknown; items of one group share a sentence.
+        names: Id of each item; empty for numbers from 1.
     """
 
     metric: str
     gold: Sequence[str]
     score: Callable[[FloatArray], float]
-    format: Callable[[float], str] = repr
-    groups: Sequence[int] = ()
+    format: Callable[[Any], str] = str  # the shortest text that gives the number again
+    groups: Sequence[str] = ()
+    names: Sequence[str] = ()
 
 
 def check_table_target(out: Path) -> None:
@@ -134,9 +144,9 @@ def format_seed(record: RunRecord) -> str:
 
 def _format_items(record: RunRecord, task: str, items: TaskItems, values: FloatArray) -> Iterator[Row]:
     head = (record.method, format_seed(record), task, items.metric)
-    columns = zip(items.gold, values.tolist(), items.groups, strict=True)
-    for number, (gold, value, group) in enumerate(columns, start=1):
-        yield (*head, str(number), gold, items.format(value), str(group))
+    names = items.names or [str(number) for number in range(1, len(items.gold) + 1)]
+    for name, gold, value, group in zip(names, items.gold, values, items.groups, strict=True):
+        yield (*head, name, gold, items.format(value), group)
 
 
 def _read_predictions(task: Any, values: FloatArray) -> FloatArray:
@@ -175,10 +185,11 @@ def _collect_items(
             left_out.add(f"{record.suite} {name}", error.what)
     measure = measure_of(record.suite)
     texts = [part for name in found for part in measure.item_texts(tasks[name], record)]
-    groups = cluster_items(texts) if texts else []
+    if all(isinstance(part, int) for part in texts):  # numbers of items without texts
+        return {name: replace(items, groups=[""] * len(items.gold)) for name, items in found.items()}
     return {
-        name: replace(items, groups=numbers.tolist())
-        for (name, items), numbers in zip(found.items(), groups, strict=True)
+        name: replace(items, groups=list(map(str, numbers.tolist())))
+        for (name, items), numbers in zip(found.items(), cluster_items(texts), strict=True)
     }
 
 
@@ -219,9 +230,12 @@ def _list_imported_items(task: ImportedTask, values: FloatArray) -> TaskItems:
     if not len(values):
         raise LeftOutError("only its score was published")
     gold = split_items(task, values)[1]
-    write = _name_classes(task.classes) if task.metric == ACCURACY else repr
-    labels = [write(number) for number in gold.tolist()]
-    return TaskItems(task.metric, labels, lambda own: score_items(task.metric, own, gold), write)
+    write: Callable[[Any], str] = str
+    if task.metric == ACCURACY:
+        write = partial(task.write_class, gold_classes=count_classes(gold))
+    labels = [write(number) for number in gold]
+    compute = partial(score_items, task.metric, gold=gold)
+    return TaskItems(task.metric, labels, compute, write, names=task.names)
 
 
 def _name_classes(classes: Sequence[str]) -> Callable[[float], str]:

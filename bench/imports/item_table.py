@@ -28,6 +28,7 @@ from bench.imports.source_table import (
     TableRow,
     check_columns,
     check_seeds,
+    count_left_out,
     describe_source,
     leave_out_incomplete,
     quote,
@@ -42,6 +43,7 @@ from bench.stats.argument_checks import MIN_PAIRS
 
 ITEM, GOLD, PREDICTION, GROUP = "item", "gold", "prediction", "group"
 _MOST_NAMED = 3
+_MOST_ID_CHARACTERS = 1_000_000  # of a task's ids in a record
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _UNREAD = "write a word such as none for an answer that can't be read"
 
@@ -110,7 +112,7 @@ def read_item_table(file: Path, *, suite: str = "", metric: str = "") -> Publish
         file: With columns method, task, item, gold and prediction; seed and group may be missing. Items of
             one group, such as those of one source, are drawn together.
         suite: Name of the suite, ``imported:NAME``; by default the file's name.
-        metric: One of :data:`ITEM_METRICS`; may be left out where the gold of every task are words.
+        metric: One of :data:`ITEM_METRICS`; may be left out where all gold values are words.
 
     Raises InputError for a file, or a line of it, that can't be read without a guess.
     """
@@ -137,7 +139,8 @@ def read_item_table(file: Path, *, suite: str = "", metric: str = "") -> Publish
     if not runs:
         raise DataError(f"no run has a score: {next(iter(left_out.values()))}", where=str(file))
     by_label = {run.label: reason for run, reason in left_out.items()}
-    return PublishedResults(name, tuple(runs), source, tuple(notes), by_label)
+    table_notes = count_left_out(left_out, len(table.predictions))
+    return PublishedResults(name, tuple(runs), source, tuple(notes), by_label, table_notes)
 
 
 def _read_table(file: Path, metric: MetricColumn, notes: list[str]) -> _Items:
@@ -166,11 +169,11 @@ def _choose_metric(table: _Items, notes: list[str]) -> str:
             where, hint = f"{table.file}:{word.line}", "type --metric accuracy for classes"
             raise DataError(f"gold {quote(word.text)} of {task}", where=where, expected="a number", hint=hint)
         if number is not None and not stated:
-            what = f"the gold of {task} are numbers: scores or classes"
+            what = f"the gold values of {task} are numbers: scores or classes"
             hint = f"type --metric with one of {', '.join(ITEM_METRICS)}"
             raise DataError(what, where=str(table.file), expected="a metric", hint=hint)
     if not stated:
-        notes.append("metric accuracy: the gold are words")
+        notes.append("metric accuracy: the gold values are words")
     return stated or ACCURACY
 
 
@@ -223,18 +226,30 @@ class _TaskColumn:
             self._number_unknown_labels()
         self.gold = self._to_numbers((item, items[item].text, items[item].line) for item in self.items)
         if metric != ACCURACY and len(set(self.gold.tolist())) == 1:
-            what = f"the gold of all items of {task} are equal: no correlation"
+            what = f"the gold values of all items of {task} are equal: no correlation"
             raise DataError(what, where=str(table.file), expected="different values")
         numbers = " ".join(str(groups[items[item].group]) for item in self.items) if groups else ""
         ids = hash_canonical_json([[item, label] for item, label in zip(self.items, labels, strict=True)])
         first_id = _find_first_id(self.items)
-        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers, first_id)
+        names = "" if first_id is not None else self._join_ids()
+        known = ImportedTask(task, "", metric, len(self.items), ids, classes, numbers, first_id, names)
         self.task = replace(known, sha256=known.identify(self.gold))
 
     def read_predictions(self, run: Run) -> FloatArray:
         """Return the (items,) predictions of a run."""
         own = self._table.predictions[run][self._task]
         return self._to_numbers((item, own[item].text, own[item].line) for item in self.items)
+
+    def _join_ids(self) -> str:
+        """Return the ids for the record, "" with a note if they are too long for it."""
+        joined = "\n".join(self.items)
+        if len(joined) <= _MOST_ID_CHARACTERS and len(joined.split("\n")) == len(self.items):
+            return joined
+        reason = "have line breaks"
+        if len(joined) > _MOST_ID_CHARACTERS:
+            reason = f"are longer than {_MOST_ID_CHARACTERS:,} characters"
+        self.notes.append(f"{self._task}: its ids {reason}; records have each item's place in their order")
+        return ""
 
     def _number_unknown_labels(self) -> None:
         """Number the predicted labels that are none of the gold after those, and note them."""
@@ -273,7 +288,7 @@ def _publish_run(run: Run, columns: Mapping[str, _TaskColumn], metric: str) -> P
         try:
             value = score_items(metric, predicted, column.gold)
         except ValueError:
-            return f"its predictions on {name} are all equal: no correlation"
+            return f"no correlation: its predictions on {name} are all equal"
         scores.append(Score(name, ALL, metric, value, column.task.items))
         predictions[name] = np.concatenate([predicted, column.gold])
         facts[name] = column.task.to_facts()

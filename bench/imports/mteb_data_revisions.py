@@ -76,14 +76,24 @@ def keep_common_data(
     return kept, left_out, notes
 
 
-def count_data_revisions(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> list[str]:
-    """Return a note for each task of which the rows have different data revisions."""
-    notes = []
+def count_data_revisions(
+    rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]
+) -> dict[str, Counter[str]]:
+    """Return the rows by data revision of each task of which they have several."""
+    found = {}
     for each in wanted:
         counts = Counter(row.files[each.task.id].data_revision for row in rows.values())
         if len(counts) > 1:
-            parts = [f"{shorten_revision(name)} {number}" for name, number in counts.most_common()]
-            notes.append(f"{each.task.id}: rows by data revision: {describe_names(parts, 6)}")
+            found[each.task.id] = counts
+    return found
+
+
+def describe_data_revisions(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> list[str]:
+    """Return a note for each task of which the rows have different data revisions."""
+    notes = []
+    for task, counts in count_data_revisions(rows, wanted).items():
+        parts = [f"{shorten_revision(name)} {number}" for name, number in counts.most_common()]
+        notes.append(f"{task}: rows by data revision: {describe_names(parts, 6)}")
     return notes
 
 

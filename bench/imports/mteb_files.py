@@ -7,15 +7,21 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError, printable, unknown_name
 
 MODEL_META = "model_meta"
+_EXPECTED = "a folder with results/ORG__MODEL/REVISION/TASK.json"
 EXTERNAL = "external"
 """The revision of scores that mteb took from a model card."""
 MOST_BYTES = 64 << 20  # the largest files, of tasks with thousands of language pairs, have 20 MB
+_LOOKED_AT = 3  # files of other names in a folder, to tell whether it has mteb's results
+_RESULT_FACTS = {"task_name", "mteb_dataset_name", "mteb_version", "dataset_revision"}
+_NEAR = 0.8  # of two equal words it is 1
 _EXPERIMENTS = "experiments"  # runs with other settings than the model's own
 
 
@@ -26,13 +32,13 @@ class RevisionFolder:
     Args:
         files: By the file's name without its suffix: results of the wanted tasks, and the model's facts. A
             task has two where the folder has local results and a clone of the public ones.
-        others: Names of the other result files.
+        others: The other files, by their name without its suffix.
     """
 
     model: str
     revision: str
     files: dict[str, list[Path]] = field(default_factory=dict)
-    others: list[str] = field(default_factory=list)
+    others: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -64,15 +70,19 @@ def open_tree(folder: Path) -> ResultTree:
     Raises:
         InputError: If there are none.
     """
-    expected = "a folder with results/ORG__MODEL/REVISION/TASK.json"
     if not folder.is_dir():
-        raise InputError("no such folder", where=str(folder), expected=expected)
+        raise InputError("no such folder", where=str(folder), expected=_EXPECTED)
     tree = ResultTree(folder, ())
     candidates = [folder / "results", folder / "remote" / "results"]
     tree.roots = tuple(root for root in candidates if root.is_dir() and is_inside(root, tree)) or (folder,)
     if not any(_list_folders(root, tree) for root in tree.roots):
-        raise InputError("no results of mteb", where=str(folder), expected=expected)
+        raise no_results(folder)
     return tree
+
+
+def no_results(folder: Path) -> InputError:
+    """Build the error for a folder without a result of mteb's form."""
+    return InputError("no results of mteb", where=str(folder), expected=_EXPECTED)
 
 
 def list_models(tree: ResultTree) -> dict[str, list[str]]:
@@ -80,40 +90,90 @@ def list_models(tree: ResultTree) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for root in tree.roots:
         for name, path in _list_folders(root, tree).items():
-            if not name.startswith("."):
-                found.setdefault(name, []).append(path)
+            found.setdefault(name, []).append(path)
     return dict(sorted(found.items()))
 
 
 def select_models(known: Collection[str], names: Collection[str]) -> list[str]:
-    """Return the folders of models written ``ORG/NAME`` or ``ORG__NAME``, of all if none is named.
+    """Return the folders of models written ``ORG/NAME``, ``ORG__NAME`` or ``NAME``, of all if none is named.
 
     Raises:
-        InputError: For an unknown name.
+        InputError: For an unknown name, and for a ``NAME`` of several models.
     """
     if not names:
         return list(known)
-    selected: dict[str, None] = {}
-    for name in names:
-        folder = name.replace("/", "__").replace(" ", "_")
-        if folder not in known:
-            models = [printable(other.replace("__", "/", 1)) for other in known]
-            raise unknown_name("model", name, models, where="--models")
-        selected[folder] = None
-    return list(selected)
+    return list(dict.fromkeys(_find_model(name, known) for name in names))
+
+
+def _find_model(name: str, known: Collection[str]) -> str:
+    folder = name.replace("/", "__").replace(" ", "_")
+    if folder in known:
+        return folder
+    by_name: dict[str, list[str]] = {}
+    for other in known:
+        by_name.setdefault(_strip_owner(other), []).append(other)
+    own = by_name.get(folder.lower(), [])
+    if len(own) == 1:
+        return own[0]
+    if own:
+        what, expected = f"{len(own)} models are called '{name}'", f"one of {_list_models(own)}"
+        raise InputError(what, where="--models", expected=expected)
+    near = get_close_matches(_strip_owner(folder), by_name, 1, _NEAR)
+    if not near:
+        models = [_write_model(other) for other in known]
+        raise unknown_name("model", name, models, where="--models")
+    what = f"unknown model '{name}' (did you mean {_list_models(by_name[near[0]])}?)"
+    raise InputError(what, where="--models", expected=f"one of {len(known)} names")
+
+
+def _strip_owner(folder: str) -> str:
+    """Return the model's own name, in lower case."""
+    owner, separator, name = folder.partition("__")
+    return (name if separator else owner).lower()
+
+
+def _write_model(folder: str) -> str:
+    return printable(folder.replace("__", "/", 1))
+
+
+def _list_models(folders: Collection[str]) -> str:
+    return " or ".join(f"'{_write_model(folder)}'" for folder in sorted(folders))
 
 
 def list_revisions(
     tree: ResultTree, model: str, folders: Collection[str], names: Collection[str]
 ) -> list[RevisionFolder]:
-    """Return a model's revisions, sorted, with the files of the named tasks."""
+    """Return a model's revisions, sorted, with the files of the named tasks.
+
+    Folders without a file of mteb's form are no revisions, such as those of bench's own records.
+    """
     found: dict[str, RevisionFolder] = {}
     wanted, lowered = {*names, MODEL_META}, {name.lower() for name in names}
     for folder in folders:
         for revision, path in sorted(_list_folders(folder, tree).items()):
             row = found.setdefault(revision, RevisionFolder(model, revision))
             _add_files(tree, row, path, wanted, lowered)
-    return [found[revision] for revision in sorted(found)]
+    revisions = [found[name] for name in sorted(found) if _has_results(tree, found[name])]
+    if not revisions:
+        for folder in folders:
+            tree.add_remark("folders without results of mteb that aren't read", folder)
+    return revisions
+
+
+def _has_results(tree: ResultTree, row: RevisionFolder) -> bool:
+    """Check for a file of the wanted names, or one of another name with a result's facts."""
+    if row.files:
+        return True
+    for path in islice(row.others.values(), _LOOKED_AT):
+        try:
+            if not (os.path.isfile(path) and is_inside(path, tree)):
+                continue
+            data, _ = read_json_file(Path(path))
+        except (OSError, ValueError):
+            continue
+        if isinstance(data, dict) and _RESULT_FACTS & data.keys():
+            return True
+    return False
 
 
 def _add_files(
@@ -126,7 +186,7 @@ def _add_files(
                 tree.add_remark("folders of experiments, with other settings, that aren't read", entry.path)
             continue
         if name not in wanted:
-            row.others.append(name)
+            row.others.setdefault(name, entry.path)
             if name.lower() in lowered:
                 tree.add_remark("files with a task's name in another case that aren't read", entry.path)
             continue
@@ -152,8 +212,9 @@ def read_json_file(path: Path) -> tuple[Any, str]:
 
 
 def _list_folders(folder: str | Path, tree: ResultTree) -> dict[str, str]:
-    entries = _scan(folder, tree)
-    return {entry.name: entry.path for entry in entries if _is_readable(entry, tree, os.DirEntry.is_dir)}
+    """Return the folders in a folder by name, without hidden ones."""
+    shown = (entry for entry in _scan(folder, tree) if not entry.name.startswith("."))
+    return {entry.name: entry.path for entry in shown if _is_readable(entry, tree, os.DirEntry.is_dir)}
 
 
 def _scan(folder: str | Path, tree: ResultTree) -> Iterator[os.DirEntry[str]]:

@@ -15,7 +15,7 @@ from bench.errors import InputError
 from bench.eval.mteb_scores import suite_scores
 from bench.eval.mteb_setup import import_mteb
 from bench.imports.mteb_choice import ANY, EVERY, JOINED, NEWEST, MtebChoice, WantedTask, load_wanted_tasks
-from bench.imports.mteb_data_revisions import count_data_revisions, identify_task, keep_common_data
+from bench.imports.mteb_data_revisions import describe_data_revisions, identify_task, keep_common_data
 from bench.imports.mteb_files import (
     EXTERNAL,
     MODEL_META,
@@ -23,12 +23,13 @@ from bench.imports.mteb_files import (
     RevisionFolder,
     list_models,
     list_revisions,
+    no_results,
     open_tree,
     read_json_file,
     select_models,
 )
 from bench.imports.mteb_model_facts import describe_source, read_model_facts, read_model_name
-from bench.imports.mteb_notes import describe_rows
+from bench.imports.mteb_notes import Reading, describe_in_tables, describe_rows
 from bench.imports.mteb_result_file import ResultFile, describe_names, parse_result_file
 from bench.imports.mteb_revisions import (
     ModelRow,
@@ -58,11 +59,12 @@ def read_mteb_folder(
     """
     wanted = load_wanted_tasks(choice)
     tree = open_tree(folder)
-    rows, left_out, choices = _read_rows(tree, choice, wanted, progress)
+    reading = _read_rows(tree, choice, wanted, progress)
+    rows, left_out = reading.rows, dict(reading.left_out)
     if not rows:
         raise _nothing_left(folder, left_out)
     if choice.data_revisions == ANY:
-        data_notes = count_data_revisions(rows, wanted)
+        data_notes = describe_data_revisions(rows, wanted)
     else:
         rows, of_other_data, data_notes = keep_common_data(rows, wanted)
         left_out |= of_other_data
@@ -71,7 +73,7 @@ def read_mteb_folder(
     runs = tuple(_make_run(name, row, choice, wanted) for name, row in rows.items())
     used = [pair for row in rows.values() for pair in _list_used(row)]
     newest = max(row.date for row in rows.values())
-    notes = describe_rows(rows, left_out, choices, choice, wanted)
+    notes = describe_rows(rows, reading, choice, wanted)
     remarks = [
         f"{what}: {len(paths)} ({describe_names(list(paths), 2)})" for what, paths in tree.remarks.items()
     ]
@@ -81,31 +83,34 @@ def read_mteb_folder(
         describe_source(tree, used, newest),
         (*notes, *data_notes, *remarks),
         dict(sorted(left_out.items())),
+        describe_in_tables(rows, reading, choice, wanted),
     )
 
 
 def _read_rows(
     tree: ResultTree, choice: MtebChoice, wanted: Sequence[WantedTask], progress: Callable[[int], None]
-) -> tuple[dict[str, ModelRow], dict[str, str], list[RowChoice]]:
-    """Return the complete rows by id, the reasons of the others, and how each model's was chosen."""
+) -> Reading:
     known = list_models(tree)
     names = {each.task.asked.name for each in wanted}
     main_revisions = _load_main_revisions()
-    rows, left_out, choices, number = dict[str, ModelRow](), dict[str, str](), list[RowChoice](), 0
+    reading, number = Reading(), 0
     for model in select_models(known, choice.models):
         folders = list_revisions(tree, model, known[model], names)
+        if not folders:
+            continue
         cards = [folder for folder in folders if folder.revision == EXTERNAL and not choice.external]
         found = [_read_revision(tree, folder, wanted) for folder in folders if folder not in cards]
         number += sum(len(folder.files) for folder in folders if folder not in cards)
         progress(number)
         name = found[0].model if found else read_model_name(None, model)
+        reading.models.add(name)
         for chosen in _choose_rows(found, choice, wanted, main_revisions.get(name, "")):
-            choices.append(replace(chosen, card_fills=_fills_gaps(cards, found, chosen, wanted)))
+            reading.choices.append(replace(chosen, card_fills=_fills_gaps(cards, found, chosen, wanted)))
             for row in chosen.rows:
-                _add_row(tree, rows, _row_id(name, row, chosen, choice), row)
+                _add_row(tree, reading.rows, _row_id(name, row, chosen, choice), row)
             if chosen.reason:
-                left_out[f"{name}@{EXTERNAL}" if chosen.of_card else name] = chosen.reason
-    return rows, left_out, choices
+                reading.left_out[f"{name}@{EXTERNAL}" if chosen.of_card else name] = chosen.reason
+    return reading
 
 
 def _add_row(tree: ResultTree, rows: dict[str, ModelRow], name: str, row: ModelRow) -> None:
@@ -214,12 +219,11 @@ def _make_run(name: str, row: ModelRow, choice: MtebChoice, wanted: Sequence[Wan
         facts["revisions"] = dict(row.origins)
     if choice.data_revisions == ANY:
         facts["data_revisions"] = {task.id: row.files[task.id].data_revision for task in tasks}
-    notes: tuple[str, ...] = ()
     if row.is_external:
-        cards = list(row.origins.values()).count(EXTERNAL) if row.origins else len(tasks)
-        notes = (f"{name}: {cards} of {len(tasks)} scores are its model card's, not measured by mteb.",)
+        of_cards = list(row.origins.values()).count(EXTERNAL) if row.origins else len(tasks)
+        facts["external_tasks"] = of_cards
     blocks = {task.id: {"sha256": task.sha256, "reference": False, **task.facts} for task in tasks}
-    return PublishedRun(name, None, suite_scores(tasks, entries), blocks, facts, None, notes)
+    return PublishedRun(name, None, suite_scores(tasks, entries), blocks, facts)
 
 
 def _list_used(row: ModelRow) -> Iterator[tuple[str, str]]:
@@ -234,8 +238,10 @@ def _load_main_revisions() -> dict[str, str]:
 
 
 def _nothing_left(folder: Path, left_out: Mapping[str, str]) -> InputError:
+    if not left_out:
+        return no_results(folder)
     # the reason that names a file says most, that of a model without any result least
     names = sorted(left_out, key=lambda n: (".json" not in left_out[n], "model card" in left_out[n], n))
-    first = f" ({names[0]}: {left_out[names[0]]})" if names else ""
+    first = f" ({names[0]}: {left_out[names[0]]})"
     what = f"none of {len(names)} models has all scores{first}"
     return InputError(what, where=str(folder), expected="at least one complete model")

@@ -4,31 +4,47 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from bench.imports.mteb_choice import JOINED, NEWEST, MtebChoice, WantedTask
+from bench.imports.mteb_data_revisions import count_data_revisions
 from bench.imports.mteb_files import EXTERNAL
-from bench.imports.mteb_result_file import describe_names
+from bench.imports.mteb_result_file import ResultFile, count_things, describe_names
 from bench.imports.mteb_revisions import ModelRow, RowChoice
 
 
+@dataclass
+class Reading:
+    """What a folder has, before rows are compared by their data.
+
+    Args:
+        rows: The complete ones, by id.
+        left_out: Reasons of the others.
+        choices: How the row of each model was chosen.
+        models: Names of all models that were read.
+    """
+
+    rows: dict[str, ModelRow] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    choices: list[RowChoice] = field(default_factory=list)
+    models: set[str] = field(default_factory=set)
+
+
 def describe_rows(
-    rows: Mapping[str, ModelRow],
-    left_out: Mapping[str, str],
-    choices: Sequence[RowChoice],
-    choice: MtebChoice,
-    wanted: Sequence[WantedTask],
+    rows: Mapping[str, ModelRow], reading: Reading, choice: MtebChoice, wanted: Sequence[WantedTask]
 ) -> list[str]:
     """Return notes for the terminal.
 
     Args:
         rows: The kept ones, by id.
-        left_out: Reasons of the others.
-        choices: How the row of each model was chosen.
+        reading: What there is.
         choice: What was asked for.
         wanted: The tasks.
     """
+    choices = reading.choices
     return [
-        f"rows with all {len(wanted)} tasks: {len(rows)}; left out: {len(left_out)}",
+        f"rows with all {len(wanted)} tasks: {len(reading.rows)}; "
+        f"left out for missing tasks: {len(reading.left_out)}",
         *_describe_revisions(rows, choices, choice),
         *_describe_cards(rows, choices),
         *_describe_main_scores(rows, wanted),
@@ -73,14 +89,62 @@ def _describe_cards(rows: Mapping[str, ModelRow], choices: Sequence[RowChoice]) 
         yield f"{what}: {filled} (--external --revisions joined)"
 
 
-def _describe_main_scores(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> Iterator[str]:
-    """Yield each task of which files have a main score that isn't the task's metric of today."""
+def _find_other_main_scores(
+    rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]
+) -> Iterator[tuple[WantedTask, list[ResultFile]]]:
+    """Yield each task with the files whose main score isn't the task's metric of today."""
     for each in wanted:
         files = [row.files[each.task.id] for row in rows.values()]
-        odd = [file for file in files if file.other_main]
-        if odd:
-            count, first = f"{len(odd)} of {len(rows)} rows", f"{odd[0].path}: {odd[0].other_main}"
-            yield f"{each.task.id}: the main score isn't {each.main} in {count} ({first})"
+        if odd := [file for file in files if file.other_main]:
+            yield each, odd
+
+
+def _list_metrics(files: Sequence[ResultFile]) -> str:
+    """Return the metrics of the files' main scores, the most common first."""
+    return " or ".join(name for name, _ in Counter(file.other_main for file in files).most_common(2))
+
+
+def _describe_main_scores(rows: Mapping[str, ModelRow], wanted: Sequence[WantedTask]) -> Iterator[str]:
+    for each, odd in _find_other_main_scores(rows, wanted):
+        count = f"{len(odd)} of {len(rows)} rows"
+        what = f"the main score is {_list_metrics(odd)}, not {each.main}"
+        yield f"{each.task.id}: {what}, in {count} ({odd[0].path})"
+
+
+def describe_in_tables(
+    rows: Mapping[str, ModelRow], reading: Reading, choice: MtebChoice, wanted: Sequence[WantedTask]
+) -> tuple[str, ...]:
+    """Return at most four sentences for every table with these rows."""
+    notes = [*_describe_models(rows, reading, "named models" if choice.models else "models of the source")]
+    mixed = count_data_revisions(rows, wanted)
+    if mixed:
+        tasks = f"{len(mixed)} of {len(wanted)} tasks"
+        notes.append(f"Rows stand on several data revisions in {tasks} ({describe_names(list(mixed))}).")
+    other = list(_find_other_main_scores(rows, wanted))
+    if other:
+        some = "all rows" if all(len(odd) == len(rows) for _, odd in other) else "some rows"
+        names = describe_names([f"{each.task.id}: {_list_metrics(odd)}" for each, odd in other])
+        tasks = count_things(len(other), "task")
+        notes.append(f"The main score of {some} is another metric than today's in {tasks} ({names}).")
+    joined = sum(bool(row.origins) for row in rows.values())
+    if joined:
+        verb = "joins" if joined == 1 else "join"
+        notes.append(f"{count_things(joined, 'row')} {verb} scores over revisions of the model.")
+    return tuple(notes)
+
+
+def _describe_models(rows: Mapping[str, ModelRow], reading: Reading, noun: str) -> Iterator[str]:
+    """Yield how many models are rows, and why the others aren't."""
+    kept = {row.model for row in rows.values()}
+    complete = {row.model for row in reading.rows.values()}
+    reasons = []
+    if lacking := len(reading.models - complete):
+        reasons.append(f"{lacking} {'lacks' if lacking == 1 else 'lack'} tasks")
+    if differing := len(complete - kept):
+        verb = "stands" if differing == 1 else "stand"
+        reasons.append(f"{differing} {verb} on other data revisions")
+    if reasons:
+        yield f"{len(kept)} of {len(reading.models)} {noun}: {', '.join(reasons)}."
 
 
 def _describe_equal_rows(rows: Mapping[str, ModelRow]) -> Iterator[str]:
@@ -98,7 +162,8 @@ def _describe_equal_rows(rows: Mapping[str, ModelRow]) -> Iterator[str]:
     for names in equal[:5]:
         yield f"{len(names)} rows have equal scores: {describe_names(names, 4)}"
     if len(equal) > 5:
-        yield f"{len(equal) - 5} more groups of rows have equal scores"
+        verb = "has" if len(equal) == 6 else "have"
+        yield f"{count_things(len(equal) - 5, 'more group')} of rows {verb} equal scores"
 
 
 def _describe_equal_names(rows: Mapping[str, ModelRow]) -> Iterator[str]:

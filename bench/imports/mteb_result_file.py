@@ -15,6 +15,8 @@ from bench.imports.mteb_choice import WantedTask
 
 NO_REVISION = "not stated"
 """The data revision of a file that states none."""
+ANOTHER = "another metric"
+"""What a main score is that equals none of a file's metrics."""
 _UNSTATED = ("", "None", "dataset revision not available")
 _NESTED = {"cos_sim": "cosine", "manhattan": "manhattan", "euclidean": "euclidean", "dot": "dot"}
 _NOT_SUBSETS = {"v_measures", "max", *_NESTED}  # mteb's: other dictionaries in a split are subsets
@@ -43,7 +45,8 @@ class ResultFile:
         date: In ISO format, UTC; "" if the file states none.
         entries: One a split and subset; empty with a problem.
         problem: Why its scores can't be used, "" if they can.
-        other_main: Value of the main score's metric where the file's main score is another one.
+        other_main: Metric of the file's main score where it isn't the task's, "" for the task's and where
+            the file doesn't tell.
     """
 
     path: str
@@ -182,15 +185,29 @@ def _read_entry(split: str, subset: str, row: Mapping[str, Any], wanted: WantedT
     if value is None:
         raise ValueError(f"{named} of {split}/{subset} is {_describe(flat, named)}")
     scores = {name: number for name in RETRIEVAL if (number := _read_number(flat.get(name))) is not None}
-    other = _compare_main(value, flat.get(wanted.main), wanted.main) if wanted.is_main else ""
+    other = _find_other_main(value, flat, wanted.main) if wanted.is_main else ""
     return MtebEntry(split, subset, {**scores, score: value}, 0), other
 
 
-def _compare_main(value: float, own: Any, metric: str) -> str:
-    number = _read_number(own)
-    if number is None:
-        return f"main_score {value:g}, no {metric}"
-    return f"main_score {value:g}, {metric} {number:g}" if abs(number - value) > _ROUNDING else ""
+def _find_other_main(value: float, scores: Mapping[str, Any], metric: str) -> str:
+    """Return the metric that a main score is if it isn't the named one, "" if nothing contradicts that.
+
+    A file without the metric may have it rounded to another rank: equal scores of its kind prove nothing.
+    """
+    own = _read_number(scores.get(metric))
+    if own is not None and abs(own - value) <= _ROUNDING:
+        return ""
+    kind = metric.partition("_at_")[0]
+    equal = []
+    for name, other in scores.items():
+        number = _read_number(other)
+        if name == "main_score" or number is None or abs(number - value) > _ROUNDING:
+            continue
+        if own is not None or name.partition("_at_")[0] != kind or "_at_" not in name:
+            equal.append(name)
+    if equal:
+        return printable(min(equal, key=len))[:_LONGEST]
+    return "" if own is None else ANOTHER
 
 
 def _read_number(value: Any) -> float | None:
@@ -210,6 +227,11 @@ def _describe(scores: Mapping[str, Any], name: str) -> str:
         return f"not a number but {type(value).__name__}"
     text = f"{value:g}" if isinstance(value, float) or abs(value) < 1e9 else "huge"
     return f"{text}, not from -1 to 1"
+
+
+def count_things(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 row", "3 rows"."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def describe_names(rows: Sequence[str], most: int = 3) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from bench.errors import printable
 from bench.imports.mteb_choice import EVERY, JOINED, WantedTask
 from bench.imports.mteb_files import EXTERNAL
-from bench.imports.mteb_result_file import ResultFile, describe_names
+from bench.imports.mteb_result_file import ResultFile, count_things, describe_names
 
 _NO_REVISION = ("no_revision_available", EXTERNAL)
 _HEX = frozenset("0123456789abcdef")
@@ -181,7 +181,7 @@ def describe_gaps(row: ModelRow, wanted: Sequence[WantedTask]) -> str:
     broken = [row.files[name] for name in gaps if name in row.files]
     if broken:
         text += f"; {broken[0].path}: {broken[0].problem}"
-        text += f", and {len(broken) - 1} more files" if len(broken) > 1 else ""
+        text += f", and {count_things(len(broken) - 1, 'more file')}" if len(broken) > 1 else ""
     return text
 
 

@@ -5,6 +5,7 @@ A table prints scores in the metric's unit, or x 100. Which one is the user's wo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +26,7 @@ from bench.imports.source_table import (
     TableRow,
     check_columns,
     check_seeds,
+    count_left_out,
     describe_source,
     leave_out_incomplete,
     read_number,
@@ -37,7 +39,13 @@ SCORE = "score"
 POINTS, UNIT = "points", "unit"
 SCALES = (POINTS, UNIT)
 """Values of ``--scale``: scores x 100, and scores from -1 to 1."""
-_AVERAGES = ("avg", "avg.", "average", "mean")
+_AVERAGE_NAME = re.compile(
+    r"(?:(?:overall|total|grand|task|macro|unweighted)[\s_-]+)?"
+    r"(?:avg|average|mean)\.?\s*\d*"
+    r"(?:[\s_-]+(?:scores?|results?|performance|(?:over|of|across)[\s_-]+(?:all[\s_-]+)?(?:tasks|datasets)))?"
+    r"\s*(?:\([^()]*\)|\[[^\[\]]*\])?"
+)
+"""Names of an average in papers: "Avg.", "Average score", "Mean (Task)", "avg_7"."""
 _NO_SCORE = ("", "-", "--", "\u2013", "\u2014", "n/a")
 """Cells of a wide table without a score, as papers print them."""
 
@@ -47,6 +55,7 @@ class _Cell:
     value: float  # as written
     text: str
     line: int
+    column: str = ""  # of a table with a column a task
 
     @property
     def rounding(self) -> float:
@@ -75,10 +84,10 @@ class _Scores:
         self.lines.setdefault(run, row.line)
         return run
 
-    def add(self, run: Run, task: str, text: str, row: TableRow) -> None:
+    def add(self, run: Run, task: str, text: str, row: TableRow, column: str = "") -> None:
         """Take one score; raises DataError for a second one of the same run and task."""
-        name = AVERAGE if task.lower() in _AVERAGES else self.task_names.check(task, row.where, row.line)
-        cell = _Cell(read_number(text, f"score of {run.label} on {name}", row.where), text, row.line)
+        name = AVERAGE if is_average(task) else self.task_names.check(task, row.where, row.line)
+        cell = _Cell(read_number(text, f"score of {run.label} on {name}", row.where), text, row.line, column)
         other = self.cells[run].setdefault(name, cell)
         if other is not cell:
             same = "the same score again" if other.value == cell.value else f"another score ({other.text})"
@@ -86,6 +95,15 @@ class _Scores:
             raise DataError(what, where=row.where, expected="one row", hint="delete one of both rows")
         if name != AVERAGE and name not in self.tasks:
             self.tasks.append(name)
+
+
+def is_average(name: str) -> bool:
+    """Check whether a name is that of an average and not of a task.
+
+    >>> [is_average(name) for name in ("Avg. (7)", "Average score", "Mean (Task)", "mean_reversal")]
+    [True, True, True, False]
+    """
+    return _AVERAGE_NAME.fullmatch(name.lower()) is not None
 
 
 def read_score_table(file: Path, *, suite: str = "", metric: str = "", scale: str = "") -> PublishedResults:
@@ -121,7 +139,8 @@ def read_score_table(file: Path, *, suite: str = "", metric: str = "", scale: st
             runs.append(_publish_run(run, cells, table.tasks, name, metric, divisor))
             notes += runs[-1].notes
     by_label = {run.label: reason for run, reason in left_out.items()}
-    return PublishedResults(name, tuple(runs), source, tuple(notes), by_label)
+    table_notes = count_left_out(left_out, len(table.cells))
+    return PublishedResults(name, tuple(runs), source, tuple(notes), by_label, table_notes)
 
 
 def _read_table(file: Path, metric: MetricColumn, notes: list[str]) -> _Scores:
@@ -136,6 +155,10 @@ def _read_table(file: Path, metric: MetricColumn, notes: list[str]) -> _Scores:
             table.add(table.open_run(row), row.cells[TASK], row.cells.get(SCORE, ""), row)
         return table
     tasks = check_columns(first, (METHOD,), (SEED, METRIC))
+    averages = [task for task in tasks if is_average(task)]
+    if len(averages) > 1:
+        what, hint = f"two averages: '{averages[0]}' and '{averages[1]}'", f"delete '{averages[1]}'"
+        raise DataError(what, where=f"{file}:1", expected="one column of an average", hint=hint)
     if not tasks:
         what = "the header has neither task and score nor a task's name"
         raise DataError(what, where=f"{file}:1", expected="columns method, seed, task, score")
@@ -156,10 +179,14 @@ def _add_wide_row(table: _Scores, run: Run, tasks: list[str], row: TableRow) -> 
         if text.lower() in _NO_SCORE:
             continue
         try:
-            table.add(run, task, text, row)
+            table.add(run, task, text, row, column=task)
         except DataError as error:
-            error.hint = error.hint or f"delete the column '{task}' if it is no task"
+            error.hint = error.hint or _hint_column(task)
             raise
+
+
+def _hint_column(column: str) -> str:
+    return f"delete the column '{column}' if it is no task"
 
 
 def _name_ignored(columns: list[str]) -> Iterator[str]:
@@ -173,7 +200,7 @@ def _choose_divisor(table: _Scores, scale: str) -> tuple[float, list[str]]:
     beyond = next((cell for cell in cells if abs(cell.value) > 1), None)
     within = [cell for cell in cells if 0 < abs(cell.value) <= 1]
     if scale == POINTS:
-        _check_points(table, cells)
+        _check_points(table, cells, beyond)
         notes = []
         if within:
             few = f"{len(within)} of {len(cells)} scores are at most 1 point"
@@ -183,21 +210,39 @@ def _choose_divisor(table: _Scores, scale: str) -> tuple[float, list[str]]:
         return 1.0, []
     where = f"{table.file}:{beyond.line}"
     if scale == UNIT:
-        raise DataError(f"score {beyond.text}", where=where, expected="-1 to 1 with --scale unit")
+        raise _refuse_cell(_describe_cell(beyond), beyond, where, "-1 to 1 with --scale unit")
     if within:
         one = within[0]
-        what = f"score {beyond.text} here, and {one.text} in line {one.line}: some may be x 100"
+        what = f"{_describe_cell(beyond)} here, and {one.text} in line {one.line}: some may be x 100"
         hint = f"write all in one unit; --scale points takes {one.text} as {one.text} points"
-        raise DataError(what, where=where, expected="-1 to 1, or x 100", hint=hint)
+        raise _refuse_cell(what, beyond, where, "-1 to 1, or x 100", hint)
     hint = "if the scores are x 100, type --scale points"
-    raise DataError(f"score {beyond.text}", where=where, expected="-1 to 1", hint=hint)
+    raise DataError(_describe_cell(beyond), where=where, expected="-1 to 1", hint=hint)
 
 
-def _check_points(table: _Scores, cells: list[_Cell]) -> None:
+def _describe_cell(cell: _Cell) -> str:
+    return f"score {cell.text} of {cell.column}" if cell.column else f"score {cell.text}"
+
+
+def _refuse_cell(what: str, cell: _Cell, where: str, expected: str, hint: str = "") -> DataError:
+    """Build the error for a score beyond the scale; a column of other numbers may be its cause."""
+    hints = [hint] if hint else []
+    if cell.column:
+        hints.append(_hint_column(cell.column))
+    return DataError(what, where=where, expected=expected, hint="; ".join(hints) or None)
+
+
+def _check_points(table: _Scores, cells: list[_Cell], beyond: _Cell | None) -> None:
+    """Raise DataError for scores beyond 100, and for a table whose scores are all in the metric's unit."""
+    if beyond is None:
+        largest = max(cells, key=lambda cell: abs(cell.value))
+        what = f"no score is beyond 1; the largest is {largest.text}"
+        where, hint = f"{table.file}:{largest.line}", "leave --scale points out"
+        raise DataError(what, where=where, expected="scores x 100 with --scale points", hint=hint)
     for cell in cells:
         if abs(cell.value) > 100:
             where = f"{table.file}:{cell.line}"
-            raise DataError(f"score {cell.text}", where=where, expected="-100 to 100 with --scale points")
+            raise _refuse_cell(_describe_cell(cell), cell, where, "-100 to 100 with --scale points")
 
 
 def _publish_run(

@@ -28,6 +28,7 @@ _BETWEEN_DIGITS = re.compile(r"(?<=\d)[\s_-]+(?=\d)")
 _SEPARATORS = re.compile(r"(?<!\d)[\s_-]+|[\s_-]+(?!\d)")
 _LONGEST_QUOTE = 40
 _READ_BYTES = 2**20
+_LACKS = "no score of "
 _NEAR = 0.8  # of two equal words it is 1
 _MEANINGS = {METHOD, SEED, TASK, METRIC, "score", "item", "gold", "prediction", "group"}
 _USUAL_NAMES = {
@@ -286,7 +287,7 @@ def leave_out_incomplete(
     left_out = {}
     for run, own in tasks_of.items():
         if missing := [task for task in tasks if task not in own]:
-            left_out[run] = f"no score of {', '.join(missing)}"
+            left_out[run] = f"{_LACKS}{', '.join(missing)}"
     if 2 * len(left_out) > len(tasks_of):
         counts = {task: sum(task in own for own in tasks_of.values()) for task in tasks}
         rarest = min(counts, key=lambda task: counts[task])
@@ -294,3 +295,15 @@ def leave_out_incomplete(
         hint = f"delete {rarest}, or import the runs with it as a suite of their own"
         raise DataError(what, where=str(file), expected="the same tasks of every run", hint=hint)
     return left_out
+
+
+def count_left_out(left_out: Mapping[Run, str], runs: int) -> tuple[str, ...]:
+    """Return sentences for tables that count the runs that aren't rows, by their reason; none without any."""
+    lacking = sum(reason.startswith(_LACKS) for reason in left_out.values())
+    others = len(left_out) - lacking
+    notes = []
+    if lacking:
+        notes.append(f"{lacking} of {runs} runs {'lack' if lacking > 1 else 'lacks'} tasks.")
+    if others:
+        notes.append(f"{others} of {runs} runs {'have' if others > 1 else 'has'} no score.")
+    return tuple(notes)

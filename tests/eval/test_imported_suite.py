@@ -18,7 +18,7 @@ from bench.comparison.item_bootstrap import CampaignRun, RefusedError, RunDraws,
 from bench.data.data_source import DataSource
 from bench.encoder import FloatArray
 from bench.errors import BenchError, InputError
-from bench.eval.imported_suite import ImportedSuite, ImportedTask, score_items
+from bench.eval.imported_suite import ImportedSuite, ImportedTask, read_imported_task, score_items
 from bench.eval.measure import MeasureContext
 from bench.eval.recomputation import PUBLISHED, recompute_scores
 from bench.eval.rescoring import load_record_tasks, load_sound_predictions, rescore_record
@@ -215,6 +215,8 @@ def test_damaged_arrays_are_found(tmp_path: Path, change: Change) -> None:
         {"classes": ["a"]},
         {"classes": [[1]]},
         {"first_id": 7},
+        {"item_ids": "a\nb"},
+        {"item_ids": "\n".join("a" * ITEMS)},
         {"sha256": "0" * 64},
     ],
 )
@@ -383,6 +385,49 @@ def test_changed_items_are_named_by_id(tmp_path: Path, metric: str, gold: str) -
         assert change.texts == (f"item {change.number - 1}",)  # its ids begin with 0
         assert gold in change.gold
         assert change.one != change.other
+
+
+def test_ids_that_are_no_numbers_are_kept(tmp_path: Path, cli: Cli) -> None:
+    """They are named item by item, leave in an export, and are no part of the identity."""
+    rows = write_items(tmp_path, "spearman").read_text().splitlines()
+    file = tmp_path / "named.csv"
+    lines = [rows[0]]
+    for row in rows[1:]:
+        method, seed, name, item, rest = row.split(",", 4)
+        lines.append(f"{method},{seed},{name},part \x1b {item},{rest}")
+    file.write_text("\n".join(lines))
+    store = write_records(tmp_path, read_item_table(file, metric="spearman"))
+    near, far = find(store), find(store, "org/far")
+    task = read_imported_task("T", near.tasks["T"])
+    one, other = (store.predictions(record)["T"] for record in (near, far))
+    changes = measure_of(near.suite).find_changes(task, one, other, near, 3)
+    ids = sorted(f"part \\x1b {number}" for number in range(ITEMS))
+    assert [change.texts for change in changes] == [(f"item {ids[change.number - 1]}",) for change in changes]
+    assert replace(task, item_ids="").identify(one[ITEMS:]) == task.sha256
+    assert cli("export", "--layout", "items", "--out", "out.csv")[0] == 0
+    again = read_item_table(tmp_path / "out.csv")
+    assert [run.tasks for run in again.runs] == [record.tasks for record in store.records()]
+
+
+def test_a_predicted_word_that_is_no_gold(tmp_path: Path, cli: Cli) -> None:
+    """Numbers of such words go on after those of the gold, and are no class of the gold's."""
+    lines = ["method,task,item,gold,prediction"]
+    answers = {"one": ("2", "none", "none"), "two": ("2", "1", "never")}
+    for method, labels in answers.items():
+        for item, (gold, label) in enumerate(zip("212", labels, strict=True)):
+            lines.append(f"{method},T,{item},{gold},{label}")
+    file = tmp_path / "words.csv"
+    file.write_text("\n".join(lines))
+    store = write_records(tmp_path, read_item_table(file, metric="accuracy"))
+    one, two = (find(store, method, None) for method in answers)
+    arrays = [store.predictions(record)["T"] for record in (one, two)]
+    task = load_record_tasks(one, None)["T"]
+    (change,) = measure_of(one.suite).find_changes(task, arrays[0], arrays[1], one, 9)
+    assert (change.one, change.other, change.gold, change.number) == ("another answer", "1", "1", 2)
+    assert cli("export", "--layout", "items", "--out", "out.csv")[0] == 0
+    again = read_item_table(tmp_path / "out.csv").runs
+    assert [run.scores[0].value for run in again] == pytest.approx([1 / 3, 2 / 3])
+    assert [run.tasks for run in again] == [one.tasks, two.tasks]
 
 
 def test_the_suite_is_not_run(tmp_path: Path, cli: Cli) -> None:

@@ -65,7 +65,7 @@ def imported(method: str, revision: str, facts: dict[str, Any] | None = None) ->
     record = measured("STS12", {("all", "spearman"): 0.7})
     tasks = {name: {**record.tasks[name], **f} for name, f in record.provenance["mteb"]["tasks"].items()}
     given = {"revision": revision, "mteb_versions": ["1.12.75"], "n_parameters": 33, **(facts or {})}
-    provenance = {"imported": {"kind": "mteb", "about": given}}
+    provenance = {"imported": {"kind": "mteb", "label": "results", "sha256": "0" * 64, "about": given}}
     return replace(
         record, method=method, name=f"imported:{method}", seed=None, tasks=tasks, provenance=provenance
     )
@@ -288,6 +288,27 @@ def test_imported_results_keep_the_names_of_their_source(tmp_path: Path, mteb: A
     with pytest.raises(InputError, match="one folder"):
         write_models(models, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_of_a_table_have_no_known_pairs() -> None:
+    """Even one with the hash of bench's own pairs: a table names its tasks, and no more."""
+    reference = read(MINILM / "simcse" / "seed-1" / "sts7.json").tasks["STS12"]
+    for facts in (reference, {"sha256": "0" * 64, "reference": False}):
+        record = make_record("paper", 1, {"STS12": 0.5}, suite="imported:paper")
+        models, (line,) = collect(replace(record, name="imported:paper", tasks={"STS12": facts}))
+        assert models == {}
+        assert missing_facts(line, "imported:paper STS12", "imported", "unknown") == []
+        assert "differ" not in line
+
+
+def test_revisions_are_no_models(cli: Cli, tmp_path: Path, mteb: Any) -> None:
+    store = ResultStore(tmp_path / "results", "local")
+    for record in (imported("org/a", "abc"), imported("org/b@def", "def"), imported("org/b@fed", "fed")):
+        store.write(record.place, record, None)
+    code, out, err = cli("export", "--layout", "mteb", "--out", "mteb")
+    assert (code, "3 results of 2 models in 3 revisions" in out) == (0, True), err
+    code, out, _ = cli("export", "--layout", "mteb", "--methods", "org/a", "--out", "one")
+    assert (code, out.endswith("1 result of 1 model\n")) == (0, True)
 
 
 def test_a_folder_is_written_whole_or_not_at_all(cli: Cli, tmp_path: Path, monkeypatch: Any) -> None:

@@ -11,6 +11,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from bench.errors import InputError
 from bench.eval.imported_suite import read_imported_task
+from bench.imports import item_table
 from bench.imports.item_table import read_item_table
 from bench.imports.published import PublishedResults, PublishedRun
 
@@ -215,6 +216,7 @@ def test_a_run_without_a_score_is_left_out(tmp_path: Path) -> None:
     results = read_rows(tmp_path, rows, metric="spearman")
     assert list(results.left_out) == ["B seed 2"]
     assert "equal" in results.left_out["B seed 2"]
+    assert results.table_notes == ("1 of 4 runs has no score.",)
 
 
 def test_too_few_items_and_equal_gold(tmp_path: Path) -> None:
@@ -253,6 +255,26 @@ def test_items_in_the_order_of_their_ids(
     (run,) = read(tmp_path, CLASSES + "\n".join(rows)).runs
     assert array(run, "T") == ([0, 0, 0], [0, 1, 2])
     assert run.tasks["T"].get("first_id") == first_id
+
+
+@pytest.mark.parametrize(
+    ("ids", "stored", "note"),
+    [
+        (("b 1", "a"), "a\nb 1", ""),
+        (("1", "2"), None, ""),
+        (("b" * 99, "a"), None, "T: its ids are longer than 100 characters"),
+        (("b" * 98, "a"), f"a\n{'b' * 98}", ""),
+        (('"b\nc"', "a"), None, "T: its ids have line breaks"),
+    ],
+)
+def test_records_store_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: tuple[str, ...], stored: str | None, note: str
+) -> None:
+    monkeypatch.setattr(item_table, "_MOST_ID_CHARACTERS", 100)
+    results = read(tmp_path, CLASSES + "\n".join(f"A,T,{item},yes,yes" for item in ids))
+    assert results.runs[0].tasks["T"].get("item_ids") == stored
+    assert [text for text in results.notes if "ids" in text] == [text for text in results.notes[1:] if note]
+    assert note in "".join(results.notes)
 
 
 def test_many_classes_have_no_names(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from bench.errors import InputError
 from bench.eval.mteb_setup import import_mteb
 from bench.eval.mteb_tasks import load_mteb_suite
 from bench.imports.mteb_choice import MtebChoice
+from bench.imports.mteb_files import select_models
 from bench.imports.mteb_folder import read_mteb_folder
 from bench.imports.published import PublishedResults
+from tests.support.messages import missing_facts
 from tests.support.mteb_results import (
     FIRST,
     SECOND,
@@ -31,7 +33,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("mteb")]
 Read = Callable[..., PublishedResults]
 TWO = "mteb:STS12,STS13"
 BOTH = {"STS12": 0.7, "STS13": 0.8}
-CARD = "org/{}@external: {} of 2 scores are its model card's, not measured by mteb."
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +84,15 @@ def test_other_data_have_another_identity(tmp_path: Path, read: Read) -> None:
     assert results.left_out["org/d"].startswith("other data in 2 of 2 tasks (STS12 99999999 and not a0d554a6")
     assert results.left_out["org/e"].startswith("the data revision of 2 of 2 tasks isn't stated")
     assert any("3 of 5 complete rows" in note for note in results.notes)
+    assert "rows with all 2 tasks: 5; left out for missing tasks: 0" in results.notes
+    assert results.table_notes == ("3 of 5 models of the source: 2 stand on other data revisions.",)
     every = read(data_revisions="any")
     assert len(every.runs) == 5
     assert len({run.tasks["STS12"]["sha256"] for run in every.runs}) == 1
     assert every.runs[0].tasks["STS12"]["dataset"]["revision"] == "any"
     assert every.runs[3].facts["data_revisions"] == {"STS12": "9" * 40, "STS13": "9" * 40}
     assert "STS12: rows by data revision: a0d554a6 3, 99999999 1, not stated 1" in every.notes
+    assert every.table_notes == ("Rows stand on several data revisions in 2 of 2 tasks (STS12, STS13).",)
     assert every.runs[0].tasks["STS12"]["sha256"] != results.runs[0].tasks["STS12"]["sha256"]
 
 
@@ -105,7 +109,12 @@ def test_incomplete_models_are_left_out(tmp_path: Path, read: Read) -> None:
     write_scores(tmp_path, "org/d", BOTH)
     write_result(tmp_path, "org/d", FIRST, "{", "STS12")
     write_scores(tmp_path, "org/e", BOTH, revision="external")
-    left_out = read().left_out
+    results = read()
+    named = read(models=("org/a", "b"))
+    assert named.table_notes == ("1 of 2 named models: 1 lacks tasks.",)
+    left_out = results.left_out
+    assert "rows with all 2 tasks: 1; left out for missing tasks: 4" in results.notes
+    assert results.table_notes == ("1 of 5 models of the source: 4 lack tasks.",)
     assert left_out["org/b"] == "lacks 1 of 2 tasks (STS13)"
     place = f"results/org__c/{FIRST}/STS13.json"
     problem = "main_score of test/default is 71.3, not from -1 to 1"
@@ -177,10 +186,12 @@ def test_scores_of_model_cards(tmp_path: Path, read: Read) -> None:
     cards = read(external=True)
     assert averages(cards) == pytest.approx({"org/a": 0.75, "org/a@external": 0.9, "org/b@external": 0.6})
     assert [run.facts["is_external"] for run in cards.runs] == [False, True, True]
-    assert [run.notes for run in cards.runs] == [(), (CARD.format("a", 2),), (CARD.format("b", 2),)]
+    assert [run.facts.get("external_tasks") for run in cards.runs] == [None, 2, 2]
+    assert [run.notes for run in cards.runs] == [(), (), ()]
     joined = read(external=True, revisions="joined")
     assert averages(joined) == pytest.approx({"org/a": 0.75, "org/b@external": 0.2})
-    assert joined.runs[1].notes == (CARD.format("b", 1),)
+    assert joined.runs[1].facts["external_tasks"] == 1
+    assert joined.table_notes == ("1 row joins scores over revisions of the model.",)
 
 
 def test_a_task_of_another_version_is_another_task(tmp_path: Path, read: Read) -> None:
@@ -250,11 +261,68 @@ def test_folders_without_results(tmp_path: Path, read: Read) -> None:
         read_mteb_folder(tmp_path / "missing", MtebChoice(TWO))
 
 
-@pytest.mark.parametrize("spelling", ["org/a", "org__a"])
+def test_a_main_score_of_another_metric(tmp_path: Path, read: Read) -> None:
+    """It is named where a file shows it; a file without the metric shows nothing."""
+    for name, metrics in (("a", {"map": 0.7}), ("b", {"mrr": 0.7}), ("c", {})):
+        content = result("STS12", 0.7)
+        entry = content["scores"]["test"][0]
+        del entry["cosine_spearman"]
+        write_result(tmp_path, f"org/{name}", FIRST, content | {"scores": {"test": [entry | metrics]}})
+    results = read("mteb:STS12")
+    (note,) = [note for note in results.notes if "main score" in note]
+    assert note.startswith("STS12: the main score is map or mrr, not cosine_spearman, in 2 of 3 rows (")
+    (sentence,) = results.table_notes
+    assert missing_facts(sentence, "some rows", "1 task ", "STS12: map or mrr") == []
+
+
+def test_folders_that_have_no_results(tmp_path: Path, read: Read) -> None:
+    """Hidden folders are passed over; others, such as records of bench, are named and are no models."""
+    write_scores(tmp_path, "org/a", BOTH)
+    write_scores(tmp_path, "org/other", {"STS99": 0.5})
+    root = tmp_path / "results"
+    (root / "org__other" / FIRST / "model_meta.json").unlink()
+    for place in (
+        ".locks/x",
+        "org__a/.cache",
+        "org__a/empty",
+        "board/imported/org__a/no-seed",
+        "plain/no-seed",
+    ):
+        (root / place).mkdir(parents=True)
+        (root / place / "imported.json").write_text('{"suite": "x", "scores": []}')
+    results = read()
+    assert [run.method for run in results.runs] == ["org/a"]
+    assert results.left_out == {"org/other": "lacks 2 of 2 tasks (STS12, STS13)"}
+    (remark,) = [note for note in results.notes if "without results" in note]
+    assert remark.endswith("aren't read: 2 (results/board, results/plain)")
+    assert results.table_notes == ("1 of 2 models of the source: 1 lacks tasks.",)
+    with pytest.raises(InputError, match="no results of mteb"):
+        read_mteb_folder(root / "board", MtebChoice(TWO))
+
+
+@pytest.mark.parametrize("spelling", ["org/a", "org__a", "a", "A"])
 def test_named_models(tmp_path: Path, read: Read, spelling: str) -> None:
     write_scores(tmp_path, "org/a", BOTH)
     write_scores(tmp_path, "org/b", BOTH)
     assert set(averages(read(models=(spelling,)))) == {"org/a"}
+
+
+@pytest.mark.parametrize(
+    ("spelling", "facts"),
+    [
+        ("mini-L6", ("2 models are called 'mini-L6'", "one of 'lab/mini-L6' or 'org/mini-L6'")),
+        ("sentence/mini-L6", ("unknown model", "did you mean 'lab/mini-L6' or 'org/mini-L6'?")),
+        ("lab/Mini-L66", ("unknown model", "did you mean 'lab/mini-L6' or 'org/mini-L6'?")),
+        ("mini-L12x", ("unknown model", "did you mean 'other/mini-L12'?")),
+        ("nothing", ("unknown model", "one of lab/mini-L6, org/mini-L6, other/mini-L12")),
+    ],
+)
+def test_names_of_no_one_model(spelling: str, facts: tuple[str, ...]) -> None:
+    known = ["lab__mini-L6", "org__mini-L6", "other__mini-L12"]
+    with pytest.raises(InputError) as caught:
+        select_models(known, [spelling])
+    assert missing_facts(str(caught.value), *facts) == []
+    assert select_models(known, ["mini-l12", "other/mini-L12"]) == ["other__mini-L12"]
 
 
 def test_layouts(tmp_path: Path) -> None:

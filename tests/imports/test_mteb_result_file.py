@@ -93,7 +93,31 @@ def test_subsets_in_the_task_s_order() -> None:
 
 def test_the_main_score_wins_over_its_metric() -> None:
     file = parse(result("STS12", 0.7, cosine_spearman=0.6))
-    assert (values(file), file.other_main) == ([0.7], "main_score 0.7, cosine_spearman 0.6")
+    assert (values(file), file.other_main) == ([0.7], "another metric")
+    file = parse(result("STS12", 0.7, cosine_spearman=0.6, euclidean_spearman=0.7, dot_spearman=0.7))
+    assert (values(file), file.other_main) == ([0.7], "dot_spearman")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "other"),
+    [
+        ({"map": 0.7, "mrr": 0.8}, "map"),
+        ({"map_at_1000": 0.7, "map": 0.7}, ""),
+        ({"map_at_1000": 0.700001, "map": 0.6}, ""),
+        ({}, ""),  # bench's own exports of imported rows
+        ({"map_at_20": 0.7, "mrr": 0.8}, ""),
+        ({"map": 0.6, "mrr": 0.8}, ""),
+        ({"map_at_1000": 0.6, "mrr_at_10": 0.7}, "mrr_at_10"),
+        ({"map_at_1000": 0.6, "m\x1b": 0.7}, "m\\x1b"),
+    ],
+)
+def test_a_main_score_of_another_metric(metrics: dict[str, float], other: str) -> None:
+    content = result("STS12", 0.7)
+    entry = content["scores"]["test"][0]
+    del entry["cosine_spearman"]
+    entry.update(metrics)
+    wanted = wanted_task(score="map_at_1000", main="map_at_1000")
+    assert parse_result_file("a", "", content, wanted).other_main == other
 
 
 def test_another_metric() -> None:

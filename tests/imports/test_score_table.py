@@ -92,12 +92,38 @@ def test_a_printed_average_is_checked_within_its_rounding(tmp_path: Path, printe
     assert all(printed in note and "75.405" in note for note in run.notes)
 
 
-@pytest.mark.parametrize("name", ["avg", "AVG", "Average", "mean", "Avg."])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("avg", "AVG", "Average", "mean", "Avg.", "Average score", "Avg. (7)", "mean score", "avg_score"),
+        *("Mean (Task)", "Macro-average", "Overall Avg.", "average over tasks", "Avg. [7 tasks]", "avg7"),
+    ],
+)
 def test_a_row_for_the_average_is_no_task(tmp_path: Path, name: str) -> None:
     (run,) = read(tmp_path, f"{LONG}A,1,T,0.5\nA,1,U,0.7\nA,1,{name},0.9\n").runs
     assert list(run.tasks) == ["T", "U"]
     assert run.scores[-1].value == pytest.approx(0.6)
     assert len(run.notes) == 1
+
+
+@pytest.mark.parametrize("name", ["meanings", "AVGO", "average_precision", "mean reversal", "(7)", "STS.avg"])
+def test_other_names_are_tasks(tmp_path: Path, name: str) -> None:
+    (run,) = read(tmp_path, f"{LONG}A,1,T,0.5\nA,1,{name},0.9\n").runs
+    assert list(run.tasks) == ["T", name]
+
+
+def test_two_columns_of_averages(tmp_path: Path) -> None:
+    error = refuse(tmp_path, "method,T,Mean (Task),Mean (Type)\nA,0.5,0.5,0.6\n")
+    assert (str(error.where).endswith(":1"), "Mean (Type)" in str(error.hint)) == (True, True)
+
+
+@pytest.mark.parametrize(("cells", "scale"), [("0.5,110", ""), ("50,110", "points"), ("0.5,110", "unit")])
+def test_a_column_beyond_the_scale_may_be_no_task(tmp_path: Path, cells: str, scale: str) -> None:
+    error = refuse(tmp_path, f"method,T,params\nA,{cells}\n", scale=scale)
+    assert str(error.where).endswith(":2")
+    assert [fact for fact in ("110", "'params'") if fact not in str(error)] == []
+    long = refuse(tmp_path, f"method,task,score\nA,T,{cells[:-4]}\nA,params,110\n", scale=scale)
+    assert "the column" not in str(long)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +190,12 @@ def test_points_near_zero_are_noted(tmp_path: Path) -> None:
     assert len(results.notes) == 1
     assert "1 of 3" in results.notes[0]
     assert "line 2" in results.notes[0]
+
+
+def test_points_need_a_score_beyond_1(tmp_path: Path) -> None:
+    error = refuse(tmp_path, f"{LONG}A,1,T,0.71\nA,2,T,-0.8\n", scale="points")
+    assert str(error.where).endswith(":3")
+    assert [fact for fact in ("-0.8", "beyond 1", "leave --scale points out") if fact not in str(error)] == []
 
 
 def test_another_scale_is_named(tmp_path: Path) -> None:
@@ -301,6 +333,8 @@ def test_a_run_that_lacks_a_task_is_left_out(tmp_path: Path, cell: str) -> None:
     assert list(values(results)) == [("A", None), ("C", None)]
     assert list(results.left_out) == ["B"]
     assert "U" in results.left_out["B"]
+    assert results.table_notes == ("1 of 3 runs lacks tasks.",)
+    assert read(tmp_path, "method,T,U\nA,0.5,0.6\n").table_notes == ()
 
 
 def test_seeds_are_left_out_one_by_one(tmp_path: Path) -> None:

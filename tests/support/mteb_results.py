@@ -60,8 +60,10 @@ def write_scores(
         write_result(folder, model, revision, result(task, score, **facts))
 
 
-def wanted_task(text: str = "STS12", *subsets: str, score: str = "cosine_spearman") -> WantedTask:
+def wanted_task(
+    text: str = "STS12", *subsets: str, score: str = "cosine_spearman", main: str = "cosine_spearman"
+) -> WantedTask:
     """Return a task to import without asking mteb."""
     name = parse_task(text)
     task = MtebTask(name, "STS", score, ("mteb/data", STS12_REVISION), (name.split or "test",))
-    return WantedTask(task, subsets or ("default",), "cosine_spearman", score == "cosine_spearman")
+    return WantedTask(task, subsets or ("default",), main, score == main)
