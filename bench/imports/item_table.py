@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Context, Decimal
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -306,8 +307,12 @@ def _is_number(text: str) -> bool:
 
 
 def _write_number(text: str) -> str:
-    """Return a number in one form, and another text as it is."""
-    return f"{float(text):.17g}" if _is_number(text) else text
+    """Return a number in one form, exactly, and another text as it is."""
+    if not _is_number(text):
+        return text
+    number = Decimal(text)
+    digits = len(number.as_tuple().digits)
+    return str(number.normalize(Context(prec=max(1, digits))) if number else Decimal(0))
 
 
 def _find_first_id(items: Sequence[str]) -> int | None:

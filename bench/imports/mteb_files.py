@@ -204,11 +204,18 @@ def read_json_file(path: Path) -> tuple[Any, str]:
     if len(data) > MOST_BYTES:
         raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB")
     try:
-        return json.loads(data), hashlib.sha256(data).hexdigest()
+        return json.loads(data, object_pairs_hook=_reject_repeated_names), hashlib.sha256(data).hexdigest()
     except RecursionError as error:
         raise ValueError("its JSON is nested too deeply") from error
     except ValueError as error:  # of JSON, of UTF-8, of a number with thousands of digits
         raise ValueError(f"it isn't valid JSON ({error})") from error
+
+
+def _reject_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    block = dict(pairs)
+    if len(block) < len(pairs):
+        raise ValueError("a name is given twice in one block")
+    return block
 
 
 def _list_folders(folder: str | Path, tree: ResultTree) -> dict[str, str]:

@@ -248,6 +248,6 @@ def _read_date(value: Any) -> str:
             date = datetime.fromtimestamp(value, UTC)
         else:
             return ""
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return ""
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC).isoformat()

@@ -62,7 +62,7 @@ class _Cell:
         """Half a unit of its last digit."""
         mantissa, _, exponent = self.text.lower().partition("e")
         decimals = len(mantissa.partition(".")[2])
-        return float(0.5 * 10.0 ** (int(exponent or 0) - decimals))
+        return float(f"5e{int(exponent or 0) - decimals - 1}")
 
 
 @dataclass
