@@ -39,6 +39,7 @@ from bench.imports.mteb_revisions import (
     shorten_revision,
 )
 from bench.imports.published import PublishedResults, PublishedRun
+from bench.records.look_alikes import find_look_alike
 
 
 def read_mteb_folder(
@@ -103,6 +104,9 @@ def _read_rows(
         number += sum(len(folder.files) for folder in folders if folder not in cards)
         progress(number)
         name = found[0].model if found else read_model_name(None, model)
+        if look_alike := find_look_alike(name):
+            reading.left_out[name] = look_alike
+            continue
         reading.models.add(name)
         for chosen in _choose_rows(found, choice, wanted, main_revisions.get(name, "")):
             reading.choices.append(replace(chosen, card_fills=_fills_gaps(cards, found, chosen, wanted)))

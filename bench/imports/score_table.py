@@ -170,6 +170,8 @@ def _read_table(file: Path, metric: MetricColumn, notes: list[str]) -> _Scores:
             hint = f"delete this row or line {at}, or give each row a seed"
             raise DataError(what, where=row.where, expected="one row", hint=hint)
         _add_wide_row(table, run, tasks, row)
+    if empty := [task for task in tasks if not is_average(task) and task not in table.tasks]:
+        notes.append(f"columns without any score: {', '.join(empty)}")
     return table
 
 

@@ -52,6 +52,8 @@ def _average_cells(tests: TaskPairwiseTests, average: str) -> dict[str, tuple[Va
     scores, ranks = of_average.scores.tolist(), of_average.rank_intervals.tolist()
     most = len(of_average.methods) - 1 if average == "borda" else 1  # Borda points of a task
     for method, score, ends in zip(of_average.methods, scores, ranks, strict=True):
+        if average == "tasks":  # the record's own, whose last bits the leaderboard prints
+            score = tests.average_of(method)
         mark = BEST if method in best else ""
         cells[method] = ScoreCell(score / most, None, 1, mark), "-".join(map(str, dict.fromkeys(ends)))
     return cells

@@ -55,6 +55,10 @@ class TaskPairwiseTests(PairwiseTests):
             self._tests[average] = compare_tasks(table, average)
         return self._tests[average]
 
+    def average_of(self, method: str) -> float:
+        """Return a row's average as its record has it."""
+        return self._scores[id(self._rows[method])][AVERAGE]
+
     def list_best(self, average: str = "tasks") -> frozenset[str]:
         """Return the rows that may be the best on one of ``average_names``."""
         tests = self.tests_of(average)

@@ -305,3 +305,14 @@ def test_json_lines(tmp_path: Path) -> None:
         )
     (run,) = read(tmp_path, "\n".join(lines), "items.jsonl", metric="spearman").runs
     assert run.scores[0].value == pytest.approx(0.8)
+
+
+def test_long_whole_numbers_are_classes_of_their_own(tmp_path: Path) -> None:
+    first = 9007199254740992  # 2^53, from which float64 merges neighbours
+    lines = ["method,task,item,gold,prediction"]
+    lines += [f"a,T,{item},{first + item % 4},{first + item % 4 + item % 2}" for item in range(20)]
+    lines += [f"b,T,{item},{first + item % 4},{first + item % 4}.0" for item in range(20)]
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(lines) + "\n")
+    scores = {run.method: run.scores[0].value for run in read_item_table(file, metric="accuracy").runs}
+    assert scores == {"a": 0.5, "b": 1.0}

@@ -502,3 +502,30 @@ def test_mteb_reads_the_same(tmp_path: Path, read: Read, mteb: Any) -> None:
         theirs = {task: float(table.loc[task, name]) for task in ("STS12", "STS13")}
         assert {task: values[task] for task in theirs} == pytest.approx(theirs, abs=1e-12)
         assert values["avg"] == pytest.approx(table[name].mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("date", ["0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00"])
+def test_dates_beyond_the_calendar_are_none(tmp_path: Path, read: Read, date: str) -> None:
+    for task, score in BOTH.items():
+        write_result(tmp_path, "org/a", FIRST, {**result(task, score), "date": date})
+    (run,) = read().runs
+    assert "date" not in run.facts
+
+
+def test_a_name_that_stands_twice_in_a_file(tmp_path: Path, read: Read) -> None:
+    write_scores(tmp_path, "org/a", BOTH)
+    file = tmp_path / "results" / "org__a" / FIRST / "STS12.json"
+    file.write_text(file.read_text().replace('"main_score"', '"main_score": 0.9, "main_score"', 1))
+    write_scores(tmp_path, "org/b", BOTH)
+    results = read()
+    assert [run.method for run in results.runs] == ["org/b"]
+    assert "a name is given twice in one block" in results.left_out["org/a"]
+
+
+def test_a_look_alike_is_left_out_by_name(tmp_path: Path, read: Read) -> None:
+    write_scores(tmp_path, "org/a", BOTH)
+    alike = "org/\N{CYRILLIC SMALL LETTER A}bc"
+    write_scores(tmp_path, alike, BOTH)
+    results = read()
+    assert [run.method for run in results.runs] == ["org/a"]
+    assert "U+0430" in results.left_out[alike]

@@ -366,3 +366,18 @@ def test_one_metric(tmp_path: Path) -> None:
     assert str(refuse(tmp_path, text.replace("B,T,0.5,acc", "B,T,0.5,f1")).where).endswith(":3")
     for metric in ("x_last", "a\x07"):  # a record's average of METRIC_last would be another checkpoint's
         assert refuse(tmp_path, f"{LONG}A,1,T,0.5\n", metric=metric).where == "--metric"
+
+
+def test_an_exponent_beyond_all_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("method,A,B,avg\nm,0.5,0.5,0e9999\n")
+    (run,) = read_score_table(file).runs
+    assert run.scores[-1].value == 0.5
+
+
+def test_a_column_without_any_score_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("method,A,B,C\nm,0.5,0.6,-\nk,0.4,0.3,\n")
+    results = read_score_table(file)
+    assert list(results.runs[0].tasks) == ["A", "B"]
+    assert "columns without any score: C" in results.notes
