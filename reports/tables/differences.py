@@ -226,7 +226,7 @@ def neighbour_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid | N
 
     tests = run_pairwise_tests(campaign, records)
     ranking = tests.of()
-    rows = []
+    rows: list[tuple[Value, ...]] = []
     for pair in (ranking.pair(a, b) for a, b in pairwise(ranking.methods)):
         if pair.p is not None:
             names = campaign.shown(pair.first), campaign.shown(pair.second)

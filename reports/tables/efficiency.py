@@ -67,8 +67,8 @@ def efficiency_grid(campaign: Campaign, records: Sequence[RunRecord]) -> Grid:
     if all(map(is_imported, records)):
         places = [_HEADER.index(name) for name in _OF_IMPORTED]
         sizes = tuple(tuple(row[place] for place in places) for row in rows)
-        notes = (table.notes[0], *below, "M params: as the source says.")
-        return Grid(title, _OF_IMPORTED, sizes, notes, tuple(groups))
+        said = (table.notes[0], *below, "M params: as the source says.")
+        return Grid(title, _OF_IMPORTED, sizes, said, tuple(groups))
     notes = [
         table.notes[0],
         "GMAC of one sentence of 64 tokens (thop); eta: average x 100 per GMAC; training: CPU seconds of "

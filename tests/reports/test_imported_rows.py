@@ -7,6 +7,7 @@ import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_every_value_in_csv_has_its_source(store: ResultStore) -> None:
 
 def test_claims_of_model_cards_are_counted(store: ResultStore) -> None:
     strong, other, weak = three_models()
-    facts = ({"external_tasks": 2}, {"is_external": True}, {"external_tasks": 0})
+    facts: tuple[dict[str, Any], ...] = ({"external_tasks": 2}, {"is_external": True}, {"external_tasks": 0})
     runs = [replace(run, facts=one) for run, one in zip((strong, other, weak), facts, strict=True)]
     claimed = ResultStore(store.root.parent, "claimed")
     import_results(claimed, published_results(*runs))

@@ -30,7 +30,6 @@ from bench.reports.tables.baseline_family import find_best
 from bench.reports.tables.leaderboard import BOLD
 from bench.reports.tables.pairwise_tests import ABOVE, BELOW
 from bench.reports.tables.paper_tables import (
-    METRICS,
     MOST_WORDS,
     SUITES,
     SYNTHETIC,
@@ -195,7 +194,7 @@ def caption(table: PaperTable) -> str:
 def test_the_caption_says_what_was_done(tmp_path: Path) -> None:
     (table,) = paper_tables(three(tmp_path))
     settings = (
-        f"{METRICS['spearman']} \N{MULTIPLICATION SIGN} 100",
+        "Spearman \N{MULTIPLICATION SIGN} 100",
         SUITES["sts7"],
         profiles.load_profile("mini").title,
         "mean \N{PLUS-MINUS SIGN} SD over 3 seeds",
