@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from bench.cli.main import main
+from bench.data.mteb_names import load_mteb_lists
 from bench.records.environment import build_timing
 from tests.support import docs_commands as docs
+from tests.support.mteb_results import FIRST as REVISION
+from tests.support.mteb_results import result, write_result
 from tests.support.shortened import shortened
 
 LARGE = ("mini-equal", "minilm-lm", "minilm-lm-h100")
@@ -26,8 +29,29 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         copied = tmp_path / "results" / campaign
         shutil.copytree(docs.ROOT / "results" / campaign, copied, ignore=shutil.ignore_patterns(*left_out))
     (tmp_path / "train.txt").write_text("A line of text.\nAnother one.\n")
+    write_results_of_others(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def write_results_of_others(folder: Path) -> None:
+    """What the pages on results made elsewhere read: files of mteb, and tables."""
+    models = (
+        "Qwen/Qwen3-Embedding-8B",
+        "google/gemini-embedding-001",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    )
+    for place, model in enumerate(models):
+        for number, task in enumerate(load_mteb_lists()["MTEB(eng, v2)"].tasks):
+            (subset,) = task.subsets or ("default",)
+            content = result(task.name, 0.7 - 0.1 * place + 0.001 * number, subset=subset)
+            write_result(folder / "mteb-results", model, REVISION, content)
+    (folder / "simcse.csv").write_text("method,STS12,STS13\nBERT,39.70,59.38\nSimCSE,68.40,82.41\n")
+    (folder / "mine.csv").write_text("method,seed,STS12,STS13\nmine,1,0.71,0.80\nmine,2,0.72,0.79\n")
+    lines = ["method,task,item,gold,prediction"]
+    for name, more in (("a", 1), ("b", 2)):
+        lines += [f"{name},STSB,{item},{item % 5},0.{item}{more}" for item in range(9)]
+    (folder / "items.csv").write_text("\n".join(lines) + "\n")
 
 
 PAPERS = ("campaign.md", "reproduce.md", "results.md")  # long trainings: run in the long suite

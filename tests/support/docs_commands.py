@@ -39,6 +39,7 @@ NOT_RUN = (
     (r"^bench data fetch", "downloads"),
     (r"^bench data verify", "needs the evaluation data"),
     (r"^bench data rtt", "needs translation models"),
+    (r"--layout items", "needs the evaluation data"),
     (r"^bench pretrain", "minutes of training"),
     (r"--along .*--out results/(mini-equal|minilm-lm)", "half an hour of training"),
     (r"\$SLURM|^bench merge shards", "needs the folders of all shards"),
