@@ -18,11 +18,11 @@ from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_optio
 
 def copy_lower_half(model: Any, *, dropout: bool = False) -> Any:
     """Return a frozen copy of a transformer's lower L // 2 layers; ``dropout`` keeps its probabilities."""
-    half = len(model.encoder.layer) // 2
+    half = len(nn.list_layers(model)) // 2
     if half == 0:
         raise InputError("the transformer has only one layer", expected="two layers or more")
     frozen = copy.deepcopy(model)
-    frozen.encoder.layer = torch.nn.ModuleList(frozen.encoder.layer[:half])
+    nn.keep_lower_layers(frozen, half)
     frozen.pooler = None
     if not dropout:
         nn.set_dropout(frozen, 0.0)
@@ -35,7 +35,8 @@ class InfoCSEObjective(training.Objective):
     Trained: the encoder, the head, the decoder A (fresh layers) and the untied masked-LM head V. Frozen: a
     copy of the encoder's lower half as it is now. The decoder sees masked tokens as the frozen half encodes
     them, and in place of their first state the clean sentence's vector: the only way from the loss to the
-    encoder.
+    encoder. Where norms precede the blocks, the decoder ends with a fresh final norm. Relative positions
+    are those of the frozen copy.
     """
 
     def __init__(self, model: Any, tokenizer: Any, lm_head: Any, context: StageContext) -> None:
@@ -45,8 +46,10 @@ class InfoCSEObjective(training.Objective):
         self.config, self.masks = config, training.generator(context.seed, f"mask/{context.role}")
         self.encoder = model
         self.head = build_training_head(model.config.hidden_size, str(config["head"]))
+        self.half = len(nn.list_layers(model)) // 2
         self.frozen = copy_lower_half(model, dropout=bool(config["frozen_dropout"]))
         self.decoder = nn.init_layers(model, int(config["decoder_layers"]))
+        self.decoder_norm = nn.init_final_norm(model)
         nn.set_dropout(self.decoder, float(config["dropout"]))
         self.lm_head = lm_head
 
@@ -73,13 +76,14 @@ class InfoCSEObjective(training.Objective):
 
     def restoration(self, gaps: training.MaskedRows, vectors: torch.Tensor) -> torch.Tensor:
         """Masked-LM loss of all rows; ``vectors`` is (2B, H)."""
-        config, chunk = self.encoder.config, gaps.chunk
+        chunk, lower = gaps.chunk, nn.list_layers(self.frozen)[: self.half]
         with torch.no_grad(), training.autocast_towers(vectors.device):
-            states = nn.compute_last_states(self.frozen, chunk)
+            states = nn.compute_embeddings(self.frozen, chunk)
+            states = nn.run_given_layers(self.frozen, lower, states, chunk)
         states = torch.cat([vectors.unsqueeze(1), training.to_float32(states[:, 1:])], dim=1)
         with training.autocast_towers(vectors.device):
-            mask = nn.build_attention_mask(config, chunk, states.dtype)
-            states = training.to_float32(nn.run_layers(self.decoder, states, mask))
+            states = self.decoder_norm(nn.run_given_layers(self.frozen, self.decoder, states, chunk))
+            states = training.to_float32(states)
         return losses.masked_lm_loss(self.lm_head(states.flatten(0, 1)[gaps.places]), gaps.targets)
 
 

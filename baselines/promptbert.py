@@ -15,7 +15,7 @@ from bench.errors import BenchError, InputError
 from bench.lazy import torch
 from bench.method_card import (
     MASK_TOKEN,
-    MLM_HEAD,
+    MLM_TRANSFORM,
     POSITIONS,
     BuildContext,
     MethodCard,
@@ -178,11 +178,8 @@ def _keep_gradient_rows(places: torch.Tensor, gradient: torch.Tensor) -> torch.T
 
 def load_mlm_transform(context: StageContext) -> torch.nn.Module:
     """Load the layer between mask states and logits of the backbone's masked language model."""
-    head: Any = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0])
-    if hasattr(head, "predictions"):
-        transform: torch.nn.Module = head.predictions.transform
-        return transform
-    return torch.nn.Sequential(head.dense, torch.nn.GELU(), head.layer_norm)
+    head = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0])
+    return nn.split_mlm_head(head)[0]
 
 
 class PromptBERTObjective(training.Objective):
@@ -255,7 +252,7 @@ class PromptBERT(TrainedOnce):
         needs=(
             Need(MASK_TOKEN),
             Need(POSITIONS, "denoising", (True,), instead="denoising=false"),
-            Need(MLM_HEAD, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
+            Need(MLM_TRANSFORM, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
         ),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),

@@ -34,8 +34,12 @@ def list_model_types(name: str) -> frozenset[str]:
     >>> "llama" in list_model_types("causal"), "bert" in list_model_types("causal")
     (True, False)
     """
-    text = resources.files(__package__).joinpath("kinds.toml").read_text(encoding="utf-8")
-    return frozenset(tomllib.loads(text)[name])
+    return frozenset(_read_kinds()[name])
+
+
+@cache
+def _read_kinds() -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath("kinds.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,10 @@ class FolderFacts:
     pooler: bool | None  # the checkpoint has a pooler
     pooler_layer: bool | None  # its architecture has a pooler of one dense layer
     masked_lm: bool | None  # the checkpoint has a masked-LM head
-    mlm_head: bool | None  # the head is of BERT's or RoBERTa's kind
-    embeddings: bool | None  # it has a layer called embeddings
-    position_ids: bool | None  # it takes position ids
+    mlm_head: bool | None  # the head is of a known kind
+    mlm_transform: bool | None  # the head is more than one linear layer
+    embeddings: bool | None  # its embeddings can be frozen
+    position_ids: bool | None  # its states depend on position ids
     own_layers: bool  # every layer has its own weights
     drops: bool | None  # it has dropout
     masks_padding: bool | None  # masked padding leaves states unchanged
@@ -86,29 +91,53 @@ def read_folder_facts(folder: Path) -> FolderFacts:
         return False if kind in list_model_types(types) else None
 
     causal = _is_causal(kind, config)
-    head = {"bert": "predictions", "roberta": "lm_head"}.get(kind)
+    head = _find_head_part(kind, config)
     masked_lm = has_part(head) if head else False if causal else None
+    mlm_head = masked_lm if head else False
+    layered = _is_layered(kind, config)
     positions = config.get("max_position_embeddings")
     return FolderFacts(
         kind=kind,
         layers=count_layers(config),
         positions=positions if type(positions) is int else None,
-        layered=kind in list_model_types("layered") and not config.get("is_decoder"),
+        layered=layered,
         causal=causal,
         first_token=_has_first_token(folder),
         mask_token=_has_mask_token(folder),
         pooler=has_part("pooler"),
         pooler_layer=False if causal else unless_listed("no_pooler_layer"),
         masked_lm=masked_lm,
-        mlm_head=masked_lm if head else False,
-        embeddings=has_part("embeddings"),
-        position_ids=unless_listed("no_position_ids"),
+        mlm_head=mlm_head,
+        mlm_transform=False if kind in list_model_types("linear_heads") else mlm_head,
+        embeddings=layered or has_part("embeddings"),
+        position_ids=False if _ignores_positions(config) else unless_listed("no_position_ids"),
         own_layers=kind not in list_model_types("shared_layers"),
         drops=unless_listed("no_dropout"),
         masks_padding=unless_listed("reads_padding"),
         reads_ids=unless_listed("not_ids_alone"),
         dropout=find_dropout_scope(folder),
     )
+
+
+def _is_layered(kind: str, config: Mapping[str, Any]) -> bool:
+    """Return whether an adapter takes the layers apart: not in variants that mix tokens between blocks."""
+    variant = config.get("conv_kernel_size") or config.get("inner_group_num", 1) != 1
+    return kind in list_model_types("layered") and not config.get("is_decoder") and not variant
+
+
+def _find_head_part(kind: str, config: Mapping[str, Any]) -> str | None:
+    """Return a part of the tensors' names in a masked-LM head; a tied head's own weights aren't stored."""
+    if kind == "deberta-v2" and config.get("legacy") is False:
+        return "lm_predictions"
+    if kind in list_model_types("linear_heads") and config.get("tie_word_embeddings"):
+        return "embed_tokens"
+    part: str | None = _read_kinds()["masked_lm_heads"].get(kind)
+    return part
+
+
+def _ignores_positions(config: Mapping[str, Any]) -> bool:
+    """Return whether all positions are relative, as in DeBERTa-v3: position ids change nothing."""
+    return config.get("position_biased_input") is False
 
 
 def _is_causal(kind: str, config: Mapping[str, Any]) -> bool | None:
@@ -275,12 +304,10 @@ def explain_hash_change(path: Path) -> str:
 
 def read_layer_count(path: Path) -> tuple[int, bool]:
     """Return the number of transformer layers, and whether the weights include a pretrained pooler."""
-    config = path / "config.json"
-    try:
-        layers = int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    layers = count_layers(read_json_object(path / "config.json"))
+    if layers is None:
         what = "the model's configuration does not name the number of layers"
-        raise InputError(what, where=str(config)) from error
+        raise InputError(what, where=str(path / "config.json"))
     from safetensors import SafetensorError, safe_open
 
     names: list[str] = []

@@ -199,6 +199,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MASK_TOKEN: facts.mask_token,
         needs.MASKED_LM: facts.masked_lm,
         needs.MLM_HEAD: facts.mlm_head,
+        needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
         needs.DROPOUT: facts.drops is not False or not asks_dropout,

@@ -15,7 +15,7 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 from bench.nn.backbone import TransformerEncoder
-from bench.nn.hidden_states import is_layered
+from bench.nn.layer_streams import find_adapter
 from bench.nn.model_folder import list_model_types, read_folder_facts
 from tests.support.zoo import ZOO
 
@@ -25,7 +25,7 @@ def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Pat
     facts, encoder = read_folder_facts(zoo(name)), TransformerEncoder(zoo(name), "avg")
     model, tokenizer = encoder.model, encoder.tokenizer
     assert facts.kind == model.config.model_type
-    assert facts.layered == is_layered(model)
+    assert facts.layered == (find_adapter(model) is not None)
     assert facts.causal in (None, encoder.causal)
     assert encoder.causal is (facts.causal is True) or name == "bart"  # whose states are its decoder's
     assert facts.mask_token in (None, tokenizer.mask_token is not None)
@@ -33,7 +33,8 @@ def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Pat
     dense = isinstance(getattr(getattr(type(model)(model.config), "pooler", None), "dense", None), nn.Linear)
     assert facts.pooler_layer in (None, dense)
     assert facts.position_ids in (None, "position_ids" in inspect.signature(model.forward).parameters)
-    assert facts.embeddings in (None, isinstance(getattr(model, "embeddings", None), nn.Module))
+    part = getattr(model, "embeddings", getattr(model, "embed_tokens", None))
+    assert facts.causal or facts.embeddings in (None, isinstance(part, nn.Module))
 
 
 def test_decoders_are_known_to_the_installed_library() -> None:

@@ -135,6 +135,13 @@ _HEADS: dict[str, Callable[[Any], Any]] = {
 
 
 PECULIAR: dict[str, Animal] = {
+    "deberta-v3": Animal(
+        "deberta-v2", "unigram", {**_DEBERTA, "position_biased_input": False, "share_att_key": True}, "mlm"
+    ),
+    "deberta-conv": Animal("deberta-v2", "unigram", {**_DEBERTA, "conv_kernel_size": 3}, "mlm"),
+    "albert-inner": Animal(
+        "albert", "wordpiece", {**_LONG, "embedding_size": 16, "inner_group_num": 2}, "mlm"
+    ),
     "fnet": Animal("fnet", "wordpiece", {**_LONG, "type_vocab_size": 2}),
     "convbert": Animal("convbert", "wordpiece", {**_LONG, "embedding_size": 16}),
     "big_bird": Animal("big_bird", "wordpiece", {**_SIZE, "max_position_embeddings": 1024}),
