@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.diffcse import HEAD_OPTION, build_training_head
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option
+from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
 
 
+def check_halves(half: int) -> None:
+    """Raise InputError for a transformer whose lower half has no layer."""
+    if half == 0:
+        raise InputError("the transformer has only one layer", expected="two layers or more")
+
+
 def copy_lower_half(model: Any, *, dropout: bool = False) -> Any:
     """Return a frozen copy of a transformer's lower L // 2 layers; ``dropout`` keeps its probabilities."""
     half = len(nn.list_layers(model)) // 2
-    if half == 0:
-        raise InputError("the transformer has only one layer", expected="two layers or more")
+    check_halves(half)
     frozen = copy.deepcopy(model)
     nn.keep_lower_layers(frozen, half)
     frozen.pooler = None
@@ -135,6 +140,10 @@ class InfoCSE(TrainedOnce):
         published_names=(("infocse", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),
     )
+
+    def check_layers(self, layers: int, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for a backbone of one layer."""
+        check_halves(layers // 2)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the contrastive loss and the reconstruction, as :func:`bench.training.train_towers`."""

@@ -61,6 +61,10 @@ class JTCSE(Twin):
         published_names=(("jtcse", "as published: profile bert-base or roberta-base"),),
     )
 
+    def check_layers(self, layers: int, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for cross-attention layers that don't divide the backbone's."""
+        self.caels(layers, options)
+
     def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
         """Layers with cross-attention; InputError: their number doesn't divide the layers."""
         count = int(config["caels"])

@@ -158,7 +158,7 @@ class BertLayers(LayerAdapter):
         """Test for BERT's modules; ELECTRA may project its embeddings."""
         if not has_children(model, {"embeddings", "encoder"}, {"pooler", "embeddings_project"}):
             return False
-        layer = next(iter(getattr(model.encoder, "layer", ())), None)
+        layer: Any = next(iter(getattr(model.encoder, "layer", ())), None)
         return (
             has_children(layer, _BLOCKS)
             and has_children(layer.attention, {"self", "output"})
@@ -198,7 +198,7 @@ class DistilBertLayers(LayerAdapter):
         """Test for DistilBERT's modules."""
         if not has_children(model, {"embeddings", "transformer"}):
             return False
-        layer = next(iter(model.transformer.layer), None)
+        layer: Any = next(iter(model.transformer.layer), None)
         return has_children(
             layer, {"attention", "sa_layer_norm", "ffn", "output_layer_norm"}
         ) and has_children(layer.attention, {"q_lin", "k_lin", "v_lin", "out_lin", "dropout"})
@@ -273,7 +273,7 @@ class MPNetLayers(LayerAdapter):
             return False
         if not has_children(model.encoder, {"layer", "relative_attention_bias"}):
             return False
-        layer = next(iter(model.encoder.layer), None)
+        layer: Any = next(iter(model.encoder.layer), None)
         return (
             has_children(layer, _BLOCKS)
             and has_children(layer.attention, {"attn", "LayerNorm", "dropout"})
@@ -320,7 +320,7 @@ class DebertaLayers(LayerAdapter):
             return False
         if not has_children(model.encoder, {"layer"}, {"rel_embeddings", "LayerNorm"}):
             return False
-        layer = next(iter(model.encoder.layer), None)
+        layer: Any = next(iter(model.encoder.layer), None)
         optional = {"pos_dropout", "pos_key_proj", "pos_query_proj"}
         return (
             has_children(layer, _BLOCKS)

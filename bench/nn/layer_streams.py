@@ -28,7 +28,7 @@ from bench.nn.layer_adapters import (
 )
 from bench.nn.model_folder import list_model_types
 from bench.nn.rotary_adapters import EuroBertLayers, ModernBertLayers, NomicBertLayers
-from bench.nn.tokens import Chunk, pad_chunk, send_tensor
+from bench.nn.tokens import Chunk, move_to_device, pad_chunk
 
 ADAPTERS: dict[str, LayerAdapter] = {
     "bert": BertLayers(),
@@ -67,7 +67,7 @@ def require_adapter(model: Any, what: str) -> LayerAdapter:
 
 
 def _choose_adapter(model: Any) -> str:
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if isinstance(model, BertModel | RobertaModel) and not config.is_decoder:
         return "bert"
     listed = getattr(config, "model_type", None) in list_model_types("layered")
@@ -84,8 +84,7 @@ def _follows_model(adapter: LayerAdapter, model: Any) -> bool:
     """Compare an adapter's stream with the model's own states, on two rows of which one is padded."""
     size = int(model.get_input_embeddings().weight.shape[0])
     rows = [[size // 2 + i % 2 for i in range(length)] for length in (_PROBE, 2 * _PROBE)]
-    chunk = pad_chunk(rows, 0)
-    chunk = Chunk(*(None if part is None else send_tensor(part, model.device) for part in chunk))
+    chunk: Chunk = move_to_device(pad_chunk(rows, 0), model.device)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     expected = model(input_ids=chunk.ids, attention_mask=chunk.mask).last_hidden_state

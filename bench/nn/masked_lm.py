@@ -53,11 +53,11 @@ def check_same_vocabulary(tokenizer: Any, other: Any, *, where: str) -> None:
 
 def copy_mlm_head(model: Any) -> nn.Module:
     """Return an untied copy of a masked-LM head; raises InputError for models without a known one."""
-    if isinstance(model, BertForMaskedLM):
-        return copy.deepcopy(model.cls)
-    if isinstance(model, RobertaForMaskedLM):
-        return copy.deepcopy(model.lm_head)
-    head = find_mlm_head(model)
+    head: nn.Module | None
+    if isinstance(model, BertForMaskedLM | RobertaForMaskedLM):  # the names that checkpoints have
+        head = model.cls if isinstance(model, BertForMaskedLM) else model.lm_head
+    else:
+        head = find_mlm_head(model)
     if head is None:
         what = f"the head of a {type(model).__name__}"
         raise InputError(what, expected="a masked language model with a head of a known kind")

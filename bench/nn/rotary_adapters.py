@@ -74,7 +74,7 @@ class ModernBertLayers(_RotaryLayers):
         """Test for ModernBERT's modules."""
         if not has_children(model, {"embeddings", "layers", "final_norm", "rotary_emb"}):
             return False
-        layer = next(iter(model.layers), None)
+        layer: Any = next(iter(model.layers), None)
         return has_children(layer, {"attn_norm", "attn", "mlp_norm", "mlp"}) and has_children(
             layer.attn, {"Wqkv", "Wo", "out_drop"}
         )
@@ -130,7 +130,7 @@ class NomicBertLayers(_SelfAttentionLayers):
         """Test for NomicBERT's modules."""
         if not has_children(model, {"embeddings", "layers", "rotary_emb"}, {"pooler"}):
             return False
-        layer = next(iter(model.layers), None)
+        layer: Any = next(iter(model.layers), None)
         blocks = {"self_attn", "mlp", "post_attention_dropout", "post_attention_layernorm"}
         return has_children(layer, blocks | {"post_mlp_dropout", "post_mlp_layernorm"}) and has_children(
             layer.self_attn, _SELF_ATTENTION
@@ -151,7 +151,7 @@ class EuroBertLayers(_SelfAttentionLayers):
         """Test for EuroBERT's modules."""
         if not has_children(model, {"embed_tokens", "layers", "norm", "rotary_emb"}):
             return False
-        layer = next(iter(model.layers), None)
+        layer: Any = next(iter(model.layers), None)
         blocks = {"self_attn", "mlp", "input_layernorm", "post_attention_layernorm"}
         bidirectional = getattr(getattr(layer, "self_attn", None), "is_causal", True) is False
         return (

@@ -118,6 +118,8 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
             check(cell.model.path)
+    for part in dict.fromkeys(part for cell in asked for part in cell.walk()):
+        _check_layers(part)
     for cell in asked:
         if training is not None:
             _check_sentence_lengths(cell, training)
@@ -125,6 +127,20 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
             refused[cell.method] = missing
     if refused:
         raise _build_refusal(list(refused.values()))
+
+
+def _check_layers(part: Cell) -> None:
+    """Let a method refuse the number of a backbone's layers, where the files name it."""
+    check = getattr(METHODS.get(part.card.name), "check_layers", None)
+    if check is None or part.model is None or not _is_transformer(part.model):
+        return
+    facts = _read_folder_facts(part.model)
+    if facts.layers is not None and facts.layered:  # other kinds are refused by the method's needs
+        try:
+            check(facts.layers, dict(part.options))
+        except InputError as error:
+            error.where = f"{part.describe()} on the backbone {part.model.name}"
+            raise
 
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:

@@ -14,7 +14,8 @@ import pytest
 from torch import nn
 from transformers.models.auto import modeling_auto
 
-from bench.nn.backbone import TransformerEncoder
+from bench.errors import InputError
+from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.layer_streams import find_adapter
 from bench.nn.model_folder import list_model_types, read_folder_facts
 from tests.support.zoo import ZOO
@@ -35,6 +36,17 @@ def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Pat
     assert facts.position_ids in (None, "position_ids" in inspect.signature(model.forward).parameters)
     part = getattr(model, "embeddings", getattr(model, "embed_tokens", None))
     assert facts.causal or facts.embeddings in (None, isinstance(part, nn.Module))
+
+
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+def test_positions_that_count_from_a_missing_padding_id_are_refused(
+    name: str, zoo: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(zoo(name), tmp_path / name)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": None}))
+    with pytest.raises(InputError, match="pad_token_id"):
+        load_backbone(folder)
 
 
 def test_decoders_are_known_to_the_installed_library() -> None:

@@ -87,7 +87,7 @@ def precise_towers(name: str) -> list[Any]:
 
 def read_heads(name: str, layer: Any, states: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
     """Queries, keys and values of a sentence (heads, T, d) from the weights, unrotated, and the scale."""
-    part = layer.attn if name.startswith("modernbert") else getattr(layer, "self_attn", None)
+    part: Any = layer.attn if name.startswith("modernbert") else getattr(layer, "self_attn", None)
     if name.startswith("modernbert"):
         normed = layer.attn_norm(states)
         rows = [normed @ weight.T for weight in part.Wqkv.weight.chunk(3)]
@@ -96,9 +96,8 @@ def read_heads(name: str, layer: Any, states: Tensor) -> tuple[Tensor, Tensor, T
             part = getattr(layer.attention, "self", getattr(layer.attention, "attn", layer.attention))
         normed = layer.input_layernorm(states) if hasattr(layer, "input_layernorm") else states
         spellings = [("query", "key", "value"), ("q_lin", "k_lin", "v_lin"), ("q", "k", "v")]
-        spellings += [(f"{n}_proj" for n in names) for names in (("query", "key", "value"), "qkv")]
-        named = (tuple(names) for names in spellings)
-        names = next(names for names in named if hasattr(part, names[0]))
+        spellings += [("query_proj", "key_proj", "value_proj"), ("q_proj", "k_proj", "v_proj")]
+        names = next(names for names in spellings if hasattr(part, names[0]))
         projections = [getattr(part, name) for name in names]
         rows = [normed @ p.weight.T + (0 if p.bias is None else p.bias) for p in projections]
     size = HIDDEN // HEADS
@@ -132,7 +131,7 @@ def position_scores(name: str, model: Any, layer: Any, query: Tensor, key: Tenso
         found: Tensor = model.encoder.compute_position_bias(torch.zeros(1, count, HIDDEN))[0]
         return found
     part, scale = layer.attention.self, math.sqrt(3 * HIDDEN / HEADS)
-    scores = query @ key.transpose(1, 2) * (1 / scale - (HIDDEN / HEADS) ** -0.5)
+    scores: Tensor = query @ key.transpose(1, 2) * (1 / scale - (HIDDEN / HEADS) ** -0.5)
     table, span = model.encoder.get_rel_embedding(), part.pos_ebd_size
     shared = part.share_att_key
     keys = (part.key_proj if shared else part.pos_key_proj)(table).view(-1, HEADS, HIDDEN // HEADS)
@@ -178,7 +177,7 @@ def test_the_cross_context_is_an_independent_einsum(name: str) -> None:
             first = own.adapter.attend_from_cls(own.layer, mixed)
             for row, length in enumerate(mask.sum(1).tolist()):
                 states = own.heads.states[row, :length], other.heads.states[row, :length]
-                expected = slow_context(name, *towers, number, states)
+                expected = slow_context(name, towers[0], towers[1], number, states)
                 torch.testing.assert_close(got[row, :length], expected, rtol=EXACT, atol=EXACT)
                 torch.testing.assert_close(first[row, 0], expected[0], rtol=EXACT, atol=EXACT)
             assert (first - own.adapter.attend(own.layer, own.heads)[:, :1]).abs().max() > 0.01
