@@ -57,6 +57,7 @@ class JTCSE(Twin):
             *TWIN_DEVIATIONS,
             "the cross stream between CAELs is our reading of Fig. 4 (cross_stream=carry)",
             "the dropout is the backbone's own 0.1 (the released encoder's is unknown)",
+            "encoders other than BERT and RoBERTa: our reading of eqs. 8-10, in docs/backbones.md",
         ),
         published_names=(("jtcse", "as published: profile bert-base or roberta-base"),),
     )

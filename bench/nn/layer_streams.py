@@ -87,8 +87,9 @@ def _follows_model(adapter: LayerAdapter, model: Any) -> bool:
     chunk: Chunk = move_to_device(pad_chunk(rows, 0), model.device)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    expected = model(input_ids=chunk.ids, attention_mask=chunk.mask).last_hidden_state
-    states = run_encoder(model, adapter.embed(model, chunk), chunk, adapter)
+    with torch.autocast(model.device.type, enabled=False):
+        expected = model(input_ids=chunk.ids, attention_mask=chunk.mask).last_hidden_state
+        states = run_encoder(model, adapter.embed(model, chunk), chunk, adapter)
     for module, training in modes:
         module.training = training
     apart = ((states - expected) * chunk.mask.unsqueeze(-1)).abs().max()

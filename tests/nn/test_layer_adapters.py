@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -9,12 +10,23 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, DistilBertModel
 
+from bench.errors import InputError
 from bench.nn.cross_attention import compute_twin_states, record_layer_states
 from bench.nn.dropout import set_dropout
 from bench.nn.layer_adapters import LayerAdapter
-from bench.nn.layer_streams import find_adapter, run_encoder
+from bench.nn.layer_streams import (
+    check_callable_layers,
+    compute_embeddings,
+    find_adapter,
+    init_final_norm,
+    init_layers,
+    keep_lower_layers,
+    list_layers,
+    run_encoder,
+    run_given_layers,
+)
 from bench.nn.masked_lm import copy_mlm_head, split_mlm_head
 from bench.nn.tokens import Chunk, wrap_chunk
 from bench.training.randomness import own_random_state
@@ -249,3 +261,105 @@ def test_a_masked_lm_head_is_copied_untied(name: str) -> None:
         assert decoder.weight.shape == table.shape
         table.add_(1.0)
         torch.testing.assert_close(head(states), logits, rtol=EXACT, atol=EXACT)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_replaced_first_state_runs_through_the_layers_as_in_transformers(name: str) -> None:
+    """DiffCSE puts the sentence's vector in the place of the first layer's first input."""
+    model, chunk = encoder(name), chunk_of(True)
+    vectors = torch.linspace(-1, 1, len(chunk.ids) * HIDDEN).view(-1, 1, HIDDEN)
+    first, calls = list_layers(model)[0], list[int]()
+
+    def replace(_layer: Any, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        calls.append(1)  # ALBERT calls the layer again
+        return args if len(calls) > 1 else (torch.cat([vectors, args[0][:, 1:]], dim=1), *args[1:])
+
+    with torch.no_grad():
+        states = torch.cat([vectors, compute_embeddings(model, chunk)[:, 1:]], dim=1)
+        got = run_encoder(model, states, chunk)
+        hook = first.register_forward_pre_hook(replace)
+        expected = model(input_ids=chunk.ids, attention_mask=chunk.mask).last_hidden_state
+        hook.remove()
+    assert calls
+    close(got, expected, chunk.mask)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_the_lower_half_and_fresh_layers_above_it(name: str) -> None:
+    """InfoCSE's frozen half has no final norm; its fresh layers have the kind and place of the upper ones."""
+    model, chunk, half = encoder(name), chunk_of(True), LAYERS // 2
+    with torch.no_grad():
+        out = model(input_ids=chunk.ids, attention_mask=chunk.mask, output_hidden_states=True)
+        frozen = copy.deepcopy(model)
+        keep_lower_layers(frozen, half)
+        lower = list_layers(frozen)[:half]
+        states = run_given_layers(frozen, lower, compute_embeddings(frozen, chunk), chunk)
+        close(states, out.hidden_states[half], chunk.mask)
+        with own_random_state(1, "head"):
+            fresh, norm = init_layers(model, 3), init_final_norm(model)
+        upper = [*list_layers(model)[half:], list_layers(model)[-1]]
+        for drawn, own in zip(fresh, upper, strict=True):
+            assert adapter_of(model).layer_type(drawn) == adapter_of(model).layer_type(own)
+            shapes = [(key, value.shape) for key, value in own.state_dict().items()]
+            assert [(key, value.shape) for key, value in drawn.state_dict().items()] == shapes
+        for drawn, own in zip(fresh, upper, strict=True):
+            drawn.load_state_dict(own.state_dict())
+        above = run_given_layers(frozen, fresh.eval()[:half], states, chunk)
+        final = adapter_of(model).final_norm(model) or torch.nn.Identity()
+        close(final(above), out.last_hidden_state, chunk.mask)
+    assert {float(weight.detach().std(correction=0)) for weight in norm.parameters()} <= {0.0}
+    assert bool(list(norm.parameters())) == (name in PRE_NORM)
+    shared = name.startswith("albert")
+    assert len(list_layers(frozen)) == (LAYERS if shared else half)
+    assert len(list_layers(model)) == LAYERS
+
+
+def test_what_is_no_listed_encoder_with_exactly_those_modules_has_no_adapter() -> None:
+    class Doubled(DistilBertModel):  # type: ignore[misc]
+        def forward(self, *args: Any, **options: Any) -> Any:
+            out = super().forward(*args, **options)
+            out.last_hidden_state = 2 * out.last_hidden_state
+            return out
+
+    known, more = encoder("distilbert"), encoder("distilbert")
+    more.transformer.layer[0].adapter = torch.nn.Linear(2, 2)
+    changed = Doubled(known.config).eval()
+    decoder = encoder("electra", is_decoder=True)
+    kinds = {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2}
+    small = {**kinds, "intermediate_size": 24, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3}
+    others = [AutoModel.from_config(AutoConfig.for_model(kind, **small)) for kind in ("llama", "roformer")]
+    assert find_adapter(known) is not None
+    for model in (more, changed, decoder, *others, torch.nn.Linear(2, 2), None):
+        assert find_adapter(model) is None
+        with pytest.raises(InputError, match=f"made from {type(model).__name__}; expected an encoder"):
+            check_callable_layers(model)
+
+
+def test_the_comparison_leaves_modes_and_random_states() -> None:
+    model = encoder("mpnet").train()
+    model.encoder.layer[1].eval()
+    before = [module.training for module in model.modules()]
+    state = torch.get_rng_state()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert find_adapter(model) is not None
+    assert [module.training for module in model.modules()] == before
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mpnet", "deberta-v3", "modernbert", "eurobert"])
+def test_streams_are_one_graph(name: str) -> None:
+    first, second = (encoder(name, seed) for seed in (0, 1))
+    for model in (first, second):
+        check_callable_layers(model)
+
+    def cross(chunk: Chunk) -> Tensor:
+        out = compute_twin_states(first, second, chunk, (2, 4), cls_only=True)
+        assert out.cross_first is not None
+        return out.cross_first + run_encoder(first, compute_embeddings(first, chunk), chunk)[:, 0]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(cross, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(chunk_of(True)), cross(chunk_of(True)))
+    torch._dynamo.reset()
