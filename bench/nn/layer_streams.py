@@ -2,6 +2,8 @@
 
 ``layered`` of kinds.toml lists the architectures for the plan. A model of another kind is refused, and so is
 one whose modules differ from those that its adapter reads, or whose stream differs from transformers' own.
+A new adapter goes into ADAPTERS, its kinds into kinds.toml, and an encoder of each kind into
+tests/support/layered_encoders.py.
 """
 
 from __future__ import annotations
@@ -20,13 +22,12 @@ from bench.nn.layer_adapters import (
     IMPLEMENTATIONS,
     AlbertLayers,
     BertLayers,
-    DebertaLayers,
     DistilBertLayers,
     LayerAdapter,
-    MPNetLayers,
     Surroundings,
 )
 from bench.nn.model_folder import list_model_types
+from bench.nn.relative_adapters import DebertaLayers, MPNetLayers
 from bench.nn.rotary_adapters import EuroBertLayers, ModernBertLayers, NomicBertLayers
 from bench.nn.tokens import Chunk, move_to_device, pad_chunk
 

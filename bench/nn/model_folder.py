@@ -95,6 +95,7 @@ def read_folder_facts(folder: Path) -> FolderFacts:
     masked_lm = has_part(head) if head else False if causal else None
     mlm_head = masked_lm if head else False
     layered = _is_layered(kind, config)
+    only_relative = config.get("position_biased_input") is False  # DeBERTa-v3 ignores position ids
     positions = config.get("max_position_embeddings")
     return FolderFacts(
         kind=kind,
@@ -110,7 +111,7 @@ def read_folder_facts(folder: Path) -> FolderFacts:
         mlm_head=mlm_head,
         mlm_transform=False if kind in list_model_types("linear_heads") else mlm_head,
         embeddings=layered or has_part("embeddings"),
-        position_ids=False if _ignores_positions(config) else unless_listed("no_position_ids"),
+        position_ids=False if only_relative else unless_listed("no_position_ids"),
         own_layers=kind not in list_model_types("shared_layers"),
         drops=unless_listed("no_dropout"),
         masks_padding=unless_listed("reads_padding"),
@@ -133,11 +134,6 @@ def _find_head_part(kind: str, config: Mapping[str, Any]) -> str | None:
         return "embed_tokens"
     part: str | None = _read_kinds()["masked_lm_heads"].get(kind)
     return part
-
-
-def _ignores_positions(config: Mapping[str, Any]) -> bool:
-    """Return whether all positions are relative, as in DeBERTa-v3: position ids change nothing."""
-    return config.get("position_biased_input") is False
 
 
 def _is_causal(kind: str, config: Mapping[str, Any]) -> bool | None:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from torch import nn
+from transformers import AutoModel, AutoModelForMaskedLM
 from transformers.models.auto import modeling_auto
 
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.layer_streams import find_adapter
 from bench.nn.model_folder import list_model_types, read_folder_facts
+from tests.support.layered_encoders import ENCODERS, LAYERS, encoder
 from tests.support.zoo import ZOO
 
 
@@ -85,3 +87,30 @@ def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(zoo("bert"))], capture_output=True, text=True)
     assert done.stdout.split() == ["bert", "False"]
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_layered_encoder_and_its_head_are_seen_in_its_files(name: str, tmp_path: Path) -> None:
+    for head, has_head in ((AutoModelForMaskedLM, True), (AutoModel, False)):
+        folder = tmp_path / head.__name__
+        encoder(name, head=head).save_pretrained(folder)
+        facts = read_folder_facts(folder)
+        assert facts.layered
+        assert facts.layers == LAYERS
+        assert (facts.masked_lm, facts.mlm_head) == (has_head, has_head)
+        assert facts.mlm_transform == (has_head and not name.startswith("eurobert"))
+        assert facts.position_ids is (False if name == "deberta-v3" else None)
+
+
+def test_listed_encoders_are_the_tested_ones_and_variants_are_refused(tmp_path: Path) -> None:
+    assert {kind for kind, _ in ENCODERS.values()} == list_model_types("layered")
+    assert list_model_types("masked_lm_heads") == list_model_types("layered")
+    variants = (("deberta-v2", {"conv_kernel_size": 3}), ("albert", {"inner_group_num": 2}))
+    for name, changes in (*variants, ("electra", {"is_decoder": True})):
+        model = encoder(name, **changes)
+        model.save_pretrained(tmp_path / name)
+        assert find_adapter(model) is None
+        assert not read_folder_facts(tmp_path / name).layered
+    tied = encoder("eurobert", head=AutoModelForMaskedLM, tie_word_embeddings=True)
+    tied.save_pretrained(tmp_path / "tied")
+    assert read_folder_facts(tmp_path / "tied").masked_lm
