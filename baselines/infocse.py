@@ -141,9 +141,10 @@ class InfoCSE(TrainedOnce):
         auxiliaries=("mlm_head",),
     )
 
-    def check_layers(self, layers: int, options: Mapping[str, OptionValue]) -> None:
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
         """Raise InputError, in the plan, for a backbone of one layer."""
-        check_halves(layers // 2)
+        if facts.layered and facts.layers is not None:
+            check_halves(facts.layers // 2)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the contrastive loss and the reconstruction, as :func:`bench.training.train_towers`."""

@@ -15,6 +15,7 @@ from bench.errors import BenchError, InputError
 from bench.lazy import torch
 from bench.method_card import (
     MASK_TOKEN,
+    MLM_HEAD,
     MLM_TRANSFORM,
     POSITIONS,
     BuildContext,
@@ -100,7 +101,7 @@ def select_template(templates: Mapping[str, Any] | str, mask_token: str | None) 
         raise InputError(
             f"the mask token {mask_token!r} has no template",
             expected=f"one of {', '.join(templates)}",
-            hint="name the templates with the method's options",
+            hint="give template and template2, texts with {sentence} and {mask}",
         )
     return templates[mask_token]
 
@@ -252,6 +253,7 @@ class PromptBERT(TrainedOnce):
         needs=(
             Need(MASK_TOKEN),
             Need(POSITIONS, "denoising", (True,), instead="denoising=false"),
+            Need(MLM_HEAD, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
             Need(MLM_TRANSFORM, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
         ),
         options=(
@@ -325,6 +327,11 @@ class PromptBERT(TrainedOnce):
         (stage,) = super().stages(options)
         config = tuple((name, value) for name, value in stage.config if name != "test_template")
         return (replace(stage, config=config),)
+
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for a mask token without released templates."""
+        if facts.mask_word is not None:
+            select_view_templates(options, facts.mask_word)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from bench import nn
 from bench.method_card import LAYERS, MethodCard, Need, Option, OptionValue
@@ -62,9 +63,10 @@ class JTCSE(Twin):
         published_names=(("jtcse", "as published: profile bert-base or roberta-base"),),
     )
 
-    def check_layers(self, layers: int, options: Mapping[str, OptionValue]) -> None:
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
         """Raise InputError, in the plan, for cross-attention layers that don't divide the backbone's."""
-        self.caels(layers, options)
+        if facts.layered and facts.layers is not None:
+            self.caels(facts.layers, options)
 
     def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
         """Layers with cross-attention; InputError: their number doesn't divide the layers."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import BertModel, RobertaModel
 
 from bench.errors import InputError
+from bench.nn.folder_facts import list_model_types
 from bench.nn.layer_adapters import (
     IMPLEMENTATIONS,
     AlbertLayers,
@@ -26,7 +27,6 @@ from bench.nn.layer_adapters import (
     LayerAdapter,
     Surroundings,
 )
-from bench.nn.model_folder import list_model_types
 from bench.nn.relative_adapters import DebertaLayers, MPNetLayers
 from bench.nn.rotary_adapters import EuroBertLayers, ModernBertLayers, NomicBertLayers
 from bench.nn.tokens import Chunk, move_to_device, pad_chunk

@@ -17,8 +17,8 @@ from transformers.models.auto import modeling_auto
 
 from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.folder_facts import list_model_types, read_folder_facts
 from bench.nn.layer_streams import find_adapter
-from bench.nn.model_folder import list_model_types, read_folder_facts
 from tests.support.layered_encoders import ENCODERS, LAYERS, encoder
 from tests.support.zoo import ZOO
 
@@ -82,7 +82,7 @@ def test_a_damaged_file_is_ok(file: str, content: bytes, zoo: Callable[[str], Pa
 
 def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom bench.nn.model_folder import read_folder_facts\n"
+        "import sys\nfrom pathlib import Path\nfrom bench.nn.folder_facts import read_folder_facts\n"
         "print(read_folder_facts(Path(sys.argv[1])).kind, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(zoo("bert"))], capture_output=True, text=True)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from bench.errors import InputError
 from bench.execution.model_folder_report import find_first_lack
 from bench.method_card import NEEDS, MethodCard, Need, check_card
-from bench.nn.model_folder import read_folder_facts
+from bench.nn.folder_facts import read_folder_facts
 from bench.registry import METHODS, discover
 from bench.stages import TrainedMethod
 from tests.support.cli import Cli, records, refusal, show
@@ -46,6 +46,7 @@ TWO_STEPS = " ".join(
         ("diffcse", "electra", "masked LM"),
         ("infocse", "electra", "masked-LM head"),
         ("denosent", "eurobert", "masked-LM transform"),
+        ("denosent", "electra", "masked-LM head"),
         ("promptbert[prompt_head=mlm]", "eurobert", "masked-LM transform"),
         ("promptbert", "deberta-v3", "position ids"),  # all positions are relative
         ("jtcse", "deberta-conv", "layers"),
@@ -204,6 +205,21 @@ def test_missing_tensors_are_named(cli: Cli, zoo: Callable[[str], Path], tmp_pat
     report = show(cli, f"hf:{folder}")
     assert "encoder.layer.1.output.LayerNorm.bias" in report["missing"][0]
     assert "refused" in report["as a row"][0]
+
+
+def test_a_mask_token_without_released_templates_is_refused_in_the_plan(
+    cli: Cli, zoo: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(zoo("eurobert"), tmp_path / "other")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text.replace("<mask>", "<|mask|>"), encoding="utf-8")
+    line = (*RUN.split(), str(folder), "--dry-run", "--methods")
+    error = refusal(cli, *line, "promptbert")
+    assert not missing_facts(error, "promptbert seed 1", "'<|mask|>'", "[MASK], <mask>", "template2")
+    texts = ("promptbert.template={sentence} is{mask}.", "promptbert.template2=So {sentence} is{mask}.")
+    code, out, err = cli(*line, "promptbert", "--set", texts[0], "--set", texts[1])
+    assert (code, "to do" in out) == (0, True), err
 
 
 @pytest.mark.slow
