@@ -74,7 +74,7 @@ class DebertaLayers(LayerAdapter):
 
     def accepts(self, model: Any) -> bool:
         """Test for the modules of DeBERTa-v2 without a convolution, which would mix tokens."""
-        if not has_children(model, {"embeddings", "encoder"}) or model.z_steps > 1:
+        if not has_children(model, {"embeddings", "encoder"}) or getattr(model, "z_steps", 0) > 1:
             return False
         if not has_children(model.encoder, {"layer"}, {"rel_embeddings", "LayerNorm"}):
             return False

@@ -321,15 +321,16 @@ def test_what_is_no_listed_encoder_with_exactly_those_modules_has_no_adapter() -
             out.last_hidden_state = 2 * out.last_hidden_state
             return out
 
-    known, more = encoder("distilbert"), encoder("distilbert")
-    more.transformer.layer[0].adapter = torch.nn.Linear(2, 2)
+    known, more, odd = encoder("distilbert"), encoder("distilbert"), encoder("electra")
+    for layer in (more.transformer.layer[0], odd.encoder.layer[0]):
+        layer.adapter = torch.nn.Linear(2, 2)
     changed = Doubled(known.config).eval()
     decoder = encoder("electra", is_decoder=True)
     kinds = {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2}
     small = {**kinds, "intermediate_size": 24, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3}
     others = [AutoModel.from_config(AutoConfig.for_model(kind, **small)) for kind in ("llama", "roformer")]
     assert find_adapter(known) is not None
-    for model in (more, changed, decoder, *others, torch.nn.Linear(2, 2), None):
+    for model in (more, odd, changed, decoder, *others, torch.nn.Linear(2, 2), None):
         assert find_adapter(model) is None
         with pytest.raises(InputError, match=f"made from {type(model).__name__}; expected an encoder"):
             check_callable_layers(model)
