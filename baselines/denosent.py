@@ -16,7 +16,7 @@ from bench.baselines.promptbert import (
 )
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option, OptionValue
+from bench.method_card import LAYERS, MLM_HEAD, MLM_TRANSFORM, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
 from bench.training.recipe import init_linear, training_options
@@ -102,11 +102,11 @@ class DenoSentObjective(training.Objective):
         """Cross-entropy of all tokens, from their noised embeddings and vectors (B, H)."""
         with training.autocast_towers(vectors.device):
             with torch.no_grad():
-                embeddings = training.to_float32(self.encoder.embeddings(input_ids=gaps.chunk.ids))
+                embeddings = training.to_float32(nn.compute_embeddings(self.encoder, gaps.chunk))
             given = torch.nn.functional.dropout(embeddings, self.noise, self.module.training)
             padding = gaps.chunk.mask == 0
             states = self.decoder(given, vectors.unsqueeze(1), tgt_key_padding_mask=padding)
-            words = self.encoder.embeddings.word_embeddings.weight
+            words = self.encoder.get_input_embeddings().weight
             logits = self.lm_head(states.flatten(0, 1)[gaps.places], words)
         return losses.masked_lm_loss(logits, gaps.targets)
 
@@ -137,7 +137,7 @@ class DenoSent(PromptedMethod):
             "L_d = mean over all tokens of all y, the template's included, of CE(u, the token)",
             "L = contrastive_weight L_c + generative_weight L_d; at inference h(x), without W",
         ),
-        needs=(Need(LAYERS), Need(MLM_HEAD, of="mlm_head")),
+        needs=(Need(LAYERS), Need(MLM_HEAD, of="mlm_head"), Need(MLM_TRANSFORM, of="mlm_head")),
         options=(
             Option("tau", 0.05, "temperature (paper: 0.03)", minimum=1e-4),
             Option("contrastive_weight", 5.0, "weight of InfoNCE (paper: 1); 0: none", minimum=0),

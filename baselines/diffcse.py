@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bench import losses, nn, training
+from bench.errors import InputError
 from bench.lazy import torch
 from bench.method_card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
@@ -60,6 +61,16 @@ def rtd_loss(
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), replaced.flatten())
     cells = torch.nn.functional.cross_entropy(logits.flatten(0, 1), replaced.flatten(), reduction="none")
     return (cells.view(replaced.shape) * mask).sum() / len(replaced)
+
+
+def find_first_id(tokenizer: Any) -> int:
+    """Return the id of a row's first token: [CLS], or what a tokenizer without it puts before a sentence."""
+    if tokenizer.cls_token_id is not None:
+        return int(tokenizer.cls_token_id)
+    before, _ = nn.find_special_ids(tokenizer)
+    if not before:
+        raise InputError("the tokenizer puts no token before a sentence", expected="one such as [CLS]")
+    return before[0]
 
 
 def split_masked_rows(
@@ -128,7 +139,7 @@ class DiffCSEObjective(training.Objective):
         generator.requires_grad_(False)
         if not config["generator_dropout"]:
             nn.set_dropout(generator, 0.0)
-        self.config, self.tokenizer, self.cls_id = config, tokenizer, int(tokenizer.cls_token_id)
+        self.config, self.tokenizer, self.cls_id = config, tokenizer, find_first_id(tokenizer)
         self.masks = training.generator(seed, f"mask/{role}")
         sampled = config["replacement"] == "sample"
         self.draws = training.generator(seed, f"replacement/{role}") if sampled else None
@@ -171,11 +182,11 @@ class DiffCSEObjective(training.Objective):
             edited = generate_edits(self.generator, edits.masked, cls_id=self.cls_id, draws=edits.draws)
         if self.config["edited"] == "masked":
             edited = torch.where(edits.chosen, edited, ids * mask)
-        states = self.discriminator.embeddings(input_ids=edited)
+        chunk = edits.chunk._replace(ids=edited)
+        states = nn.compute_embeddings(self.discriminator, chunk)
         states = torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
         with training.autocast_towers(mask.device):
-            attended = nn.build_attention_mask(self.encoder.config, edits.chunk, states.dtype)
-            states = training.to_float32(nn.run_layers(self.discriminator.encoder.layer, states, attended))
+            states = training.to_float32(nn.run_encoder(self.discriminator, states, chunk))
         labels = ((edited != ids) & mask.bool()).long()  # 1: an attended token was replaced by another
         return rtd_loss(self.classifier(states), labels, mask, str(self.config["rtd_reduction"]))
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import losses, nn, training
 from bench.baselines.diffcse import HEAD_OPTION, build_training_head
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option
+from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
 
 
-def copy_lower_half(model: Any, *, dropout: bool = False) -> Any:
-    """Return a frozen copy of a transformer's lower L // 2 layers; ``dropout`` keeps its probabilities."""
-    half = len(model.encoder.layer) // 2
+def check_halves(half: int) -> None:
+    """Raise InputError for a transformer whose lower half has no layer."""
     if half == 0:
         raise InputError("the transformer has only one layer", expected="two layers or more")
+
+
+def copy_lower_half(model: Any, *, dropout: bool = False) -> Any:
+    """Return a frozen copy of a transformer's lower L // 2 layers; ``dropout`` keeps its probabilities."""
+    half = len(nn.list_layers(model)) // 2
+    check_halves(half)
     frozen = copy.deepcopy(model)
-    frozen.encoder.layer = torch.nn.ModuleList(frozen.encoder.layer[:half])
+    nn.keep_lower_layers(frozen, half)
     frozen.pooler = None
     if not dropout:
         nn.set_dropout(frozen, 0.0)
@@ -35,7 +40,8 @@ class InfoCSEObjective(training.Objective):
     Trained: the encoder, the head, the decoder A (fresh layers) and the untied masked-LM head V. Frozen: a
     copy of the encoder's lower half as it is now. The decoder sees masked tokens as the frozen half encodes
     them, and in place of their first state the clean sentence's vector: the only way from the loss to the
-    encoder.
+    encoder. Where norms precede the blocks, the decoder ends with a fresh final norm. Relative positions
+    are those of the frozen copy.
     """
 
     def __init__(self, model: Any, tokenizer: Any, lm_head: Any, context: StageContext) -> None:
@@ -45,8 +51,10 @@ class InfoCSEObjective(training.Objective):
         self.config, self.masks = config, training.generator(context.seed, f"mask/{context.role}")
         self.encoder = model
         self.head = build_training_head(model.config.hidden_size, str(config["head"]))
+        self.half = len(nn.list_layers(model)) // 2
         self.frozen = copy_lower_half(model, dropout=bool(config["frozen_dropout"]))
         self.decoder = nn.init_layers(model, int(config["decoder_layers"]))
+        self.decoder_norm = nn.init_final_norm(model)
         nn.set_dropout(self.decoder, float(config["dropout"]))
         self.lm_head = lm_head
 
@@ -73,13 +81,14 @@ class InfoCSEObjective(training.Objective):
 
     def restoration(self, gaps: training.MaskedRows, vectors: torch.Tensor) -> torch.Tensor:
         """Masked-LM loss of all rows; ``vectors`` is (2B, H)."""
-        config, chunk = self.encoder.config, gaps.chunk
+        chunk, lower = gaps.chunk, nn.list_layers(self.frozen)[: self.half]
         with torch.no_grad(), training.autocast_towers(vectors.device):
-            states = nn.compute_last_states(self.frozen, chunk)
+            states = nn.compute_embeddings(self.frozen, chunk)
+            states = nn.run_given_layers(self.frozen, lower, states, chunk)
         states = torch.cat([vectors.unsqueeze(1), training.to_float32(states[:, 1:])], dim=1)
         with training.autocast_towers(vectors.device):
-            mask = nn.build_attention_mask(config, chunk, states.dtype)
-            states = training.to_float32(nn.run_layers(self.decoder, states, mask))
+            states = self.decoder_norm(nn.run_given_layers(self.frozen, self.decoder, states, chunk))
+            states = training.to_float32(states)
         return losses.masked_lm_loss(self.lm_head(states.flatten(0, 1)[gaps.places]), gaps.targets)
 
 
@@ -131,6 +140,11 @@ class InfoCSE(TrainedOnce):
         published_names=(("infocse", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),
     )
+
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for a backbone of one layer."""
+        if facts.layered and facts.layers is not None:
+            check_halves(facts.layers // 2)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the contrastive loss and the reconstruction, as :func:`bench.training.train_towers`."""

@@ -16,6 +16,7 @@ from bench.lazy import torch
 from bench.method_card import (
     MASK_TOKEN,
     MLM_HEAD,
+    MLM_TRANSFORM,
     POSITIONS,
     BuildContext,
     MethodCard,
@@ -100,7 +101,7 @@ def select_template(templates: Mapping[str, Any] | str, mask_token: str | None) 
         raise InputError(
             f"the mask token {mask_token!r} has no template",
             expected=f"one of {', '.join(templates)}",
-            hint="name the templates with the method's options",
+            hint="give template and template2, texts with {sentence} and {mask}",
         )
     return templates[mask_token]
 
@@ -178,11 +179,8 @@ def _keep_gradient_rows(places: torch.Tensor, gradient: torch.Tensor) -> torch.T
 
 def load_mlm_transform(context: StageContext) -> torch.nn.Module:
     """Load the layer between mask states and logits of the backbone's masked language model."""
-    head: Any = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0])
-    if hasattr(head, "predictions"):
-        transform: torch.nn.Module = head.predictions.transform
-        return transform
-    return torch.nn.Sequential(head.dense, torch.nn.GELU(), head.layer_norm)
+    head = nn.copy_mlm_head(nn.load_masked_lm(context.model)[0])
+    return nn.split_mlm_head(head)[0]
 
 
 class PromptBERTObjective(training.Objective):
@@ -256,6 +254,7 @@ class PromptBERT(TrainedOnce):
             Need(MASK_TOKEN),
             Need(POSITIONS, "denoising", (True,), instead="denoising=false"),
             Need(MLM_HEAD, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
+            Need(MLM_TRANSFORM, "prompt_head", ("mlm",), instead="prompt_head=tanh"),
         ),
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
@@ -328,6 +327,11 @@ class PromptBERT(TrainedOnce):
         (stage,) = super().stages(options)
         config = tuple((name, value) for name, value in stage.config if name != "test_template")
         return (replace(stage, config=config),)
+
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for a mask token without released templates."""
+        if facts.mask_word is not None:
+            select_view_templates(options, facts.mask_word)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""

@@ -87,18 +87,20 @@ class Option:
 FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
 EMBEDDINGS, POSITIONS = "embeddings", "position ids"
 POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
-MASKED_LM, MLM_HEAD, DROPOUT = "masked LM", "masked-LM head", "dropout"
+MASKED_LM, MLM_HEAD, MLM_TRANSFORM = "masked LM", "masked-LM head", "masked-LM transform"
+DROPOUT = "dropout"
 PADDING, IDS_ALONE = "padding", "ids alone"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
-    LAYERS: "transformer layers of BERT's or RoBERTa's kind",
+    LAYERS: "transformer layers that can be called one by one",
     OWN_NORMS: "layers with norms of their own, as many as are asked for",
-    EMBEDDINGS: "a module named embeddings",
-    POSITIONS: "position ids as an input",
+    EMBEDDINGS: "embeddings that can be frozen apart",
+    POSITIONS: "states that depend on position ids",
     POOLER: "a pretrained pooler",
     POOLER_LAYER: "a pooler of one dense layer, as BERT and RoBERTa have",
     MASKED_LM: "a masked language model with its head",
-    MLM_HEAD: "the masked-LM head of a BertForMaskedLM or a RobertaForMaskedLM",
+    MLM_HEAD: "a masked-LM head of a known kind",
+    MLM_TRANSFORM: "a masked-LM head of more than one linear layer",
     MASK_TOKEN: "a mask token",
     DROPOUT: "dropout in its layers",
     PADDING: "states that masked padding doesn't change",

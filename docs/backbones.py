@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.execution.model_folder_report import find_first_lack
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import find_dropout_classes
-from bench.nn.model_folder import read_folder_facts
+from bench.nn.folder_facts import read_folder_facts
 from bench.registry import own_methods
 from bench.stages import TrainedMethod
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from bench import nn
 from bench.method_card import LAYERS, MethodCard, Need, Option, OptionValue
@@ -57,9 +58,15 @@ class JTCSE(Twin):
             *TWIN_DEVIATIONS,
             "the cross stream between CAELs is our reading of Fig. 4 (cross_stream=carry)",
             "the dropout is the backbone's own 0.1 (the released encoder's is unknown)",
+            "encoders other than BERT and RoBERTa: our reading of eqs. 8-10, in docs/backbones.md",
         ),
         published_names=(("jtcse", "as published: profile bert-base or roberta-base"),),
     )
+
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for cross-attention layers that don't divide the backbone's."""
+        if facts.layered and facts.layers is not None:
+            self.caels(facts.layers, options)
 
     def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
         """Layers with cross-attention; InputError: their number doesn't divide the layers."""

@@ -188,10 +188,11 @@ class PromptedViews:
 def _freeze_layers(encoder: Any, *, embeddings: bool, layers: int) -> None:
     """Freeze the embeddings and the first layers."""
     if embeddings:
-        if not isinstance(getattr(encoder, "embeddings", None), torch.nn.Module):
-            message = f"{type(encoder).__name__} has no layer called embeddings"
+        part = getattr(encoder, "embeddings", getattr(encoder, "embed_tokens", None))
+        if not isinstance(part, torch.nn.Module):
+            message = f"{type(encoder).__name__} has no layer of embeddings"
             raise InputError(message, hint="set freeze_embeddings=false")
-        encoder.embeddings.requires_grad_(False)
+        part.requires_grad_(False)
     if layers:
         stack = getattr(getattr(encoder, "encoder", None), "layer", ())
         if layers >= len(stack):

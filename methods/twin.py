@@ -113,6 +113,8 @@ class JointObjective(training.Objective):
         self, first: Any, second: Any, pad_id: int, config: Config, caels: tuple[int, ...], coin: Any
     ) -> None:
         super().__init__()
+        for model in (first, second) if caels else ():
+            nn.check_callable_layers(model)
         self.towers = torch.nn.ModuleList((first, second))
         self.poolers = torch.nn.ModuleList((pooler_layer(first), pooler_layer(second)))
         if config["fresh_pooler"] == "one" and has_no_pooler(first) and has_no_pooler(second):

@@ -13,7 +13,8 @@ from bench.method_card import DROPOUT, NEEDS, Need, OptionValue
 from bench.nn.architecture import find_longest_input, select_auto_class, state_size
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import find_dropout_classes
-from bench.nn.model_folder import FolderFacts, hash_model, list_hashed_files, read_folder_facts
+from bench.nn.folder_facts import FolderFacts, read_folder_facts
+from bench.nn.model_folder import hash_model, list_hashed_files
 from bench.nn.untrusted_folder import read_model_type
 from bench.plan.backbones import find_sufficient_options, fulfils_need, method_needs
 from bench.registry import METHODS

@@ -67,7 +67,8 @@ def inspect_model(model: Any, where: str) -> ModelTraits:
 
 def check_padding_index(model: Any, where: str) -> None:
     """Raise InputError for a RoBERTa-like model that lacks the padding id from which positions count."""
-    if is_layered(model) and getattr(model.embeddings, "padding_idx", 0) is None:
+    part = getattr(model, "embeddings", None)
+    if hasattr(part, "position_embeddings") and getattr(part, "padding_idx", 0) is None:
         what = f"{type(model).__name__} counts positions from pad_token_id, which config.json leaves out"
         raise InputError(what, where=where, expected="a number")
 

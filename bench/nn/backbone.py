@@ -19,7 +19,8 @@ from transformers.utils import logging as transformers_logging
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn import architecture, folder_checks, untrusted_folder
-from bench.nn.hidden_states import build_attention_mask, is_layered, pool_states, select_mask_state
+from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
+from bench.nn.layer_adapters import build_attention_mask
 from bench.nn.prompt_template import Prompt
 from bench.nn.tokens import (
     BUCKET,

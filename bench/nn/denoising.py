@@ -22,7 +22,7 @@ def check_positions(model: Any) -> None:
     """Raise InputError for a model that lacks an input for position ids."""
     if "position_ids" not in inspect.signature(model.forward).parameters:
         what = f"denoising with a {type(model).__name__}, which takes no position ids"
-        raise InputError(what, expected="a model such as BertModel or RobertaModel, or denoising=false")
+        raise InputError(what, expected="a model that reads position ids, or denoising=false")
 
 
 class BareTemplates(NamedTuple):

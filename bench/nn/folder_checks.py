@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
-from bench.nn.model_folder import count_layers, read_json_object, read_tensor_header
+from bench.nn.folder_facts import count_layers, read_json_object, read_tensor_header
 from bench.nn.untrusted_folder import check_folder, check_vocabulary_files, read_model_type
 
 _NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}

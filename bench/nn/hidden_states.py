@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import BertModel, RobertaModel
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.bert.modeling_bert import eager_attention_forward
 
+from bench.nn.layer_adapters import IMPLEMENTATIONS, BertLayers, Surroundings, build_attention_mask
 from bench.nn.tokens import Chunk
 
 
@@ -71,45 +70,24 @@ def select_mask_state(states: Tensor, ids: Tensor, mask_id: int) -> Tensor:
     return states[torch.arange(len(states), device=states.device), position]
 
 
-ARCHITECTURES = (BertModel, RobertaModel)
-IMPLEMENTATIONS = ("eager", "sdpa")
-
-
-class AttentionInput(NamedTuple):
-    """Input of a layer's self-attention."""
-
-    states: Tensor  # HD, the hidden states that enter the layer, (B, T, H)
-    query: Tensor  # Q HD, (B, T, H), heads concatenated; ``key`` and ``value`` likewise
-    key: Tensor
-    value: Tensor
-    mask: Tensor | None  # (B, 1, 1, T), bool (sdpa) or float (eager); None where everything is attended
+_FAST = (BertModel, RobertaModel)
+_BERT = BertLayers()
 
 
 def is_layered(model: Any) -> bool:
-    """Test for a model whose layers can be called one by one: an encoder of a known kind and attention."""
+    """Test for an encoder that is always called layer by layer, with a last layer for [CLS] alone."""
     return (
-        isinstance(model, ARCHITECTURES)
+        isinstance(model, _FAST)
         and model.config._attn_implementation in IMPLEMENTATIONS
         and not model.config.is_decoder
     )
-
-
-def build_attention_mask(config: Any, chunk: Chunk, dtype: torch.dtype = torch.float32) -> Tensor | None:
-    """Return the attention mask for layers of :func:`is_layered` models, (b, 1, 1, L); None without padding.
-
-    Eager attention adds it to the scores, in ``dtype``; sdpa takes a boolean one.
-    """
-    if chunk.attention is None or config._attn_implementation == "sdpa":
-        return chunk.attention
-    zero = torch.zeros((), dtype=dtype, device=chunk.attention.device)
-    return torch.where(chunk.attention, zero, torch.finfo(dtype).min)
 
 
 def compute_last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> Tensor:
     """Return the states of a transformer's last layer, (b, L, H), with gradient; the pooler is left out.
 
     Args:
-        model: A transformer; a layered one (:func:`is_layered`) is called layer by layer.
+        model: A transformer; BERT and RoBERTa (:func:`is_layered`) are called layer by layer.
         chunk: Its input.
         cls_only: Compute the last layer of a layered model only for [CLS], (b, 1, H): keys and values of all
             tokens and 1/L of the rest, about a sixth of the layer. State and gradient are the whole layer's
@@ -134,44 +112,12 @@ def run_layers(
     for layer in first:
         states = layer(states, mask)
     if cls_only:
-        return run_layer(last, project_heads(last, states, mask, cls_only=True))
+        return run_cls_layer(last, states, mask)
     whole: Tensor = last(states, mask)
     return whole
 
 
-def project_heads(
-    layer: Any, states: Tensor, mask: Tensor | None, *, cls_only: bool = False
-) -> AttentionInput:
-    """Return queries, keys and values of a layer; only [CLS]'s queries with ``cls_only``."""
-    attention = layer.attention.self
-    query = attention.query(states[:, :1] if cls_only else states)
-    return AttentionInput(states, query, attention.key(states), attention.value(states), mask)
-
-
-def run_layer(layer: Any, heads: AttentionInput) -> Tensor:
-    """Return a layer's output for each of its queries, (B, R, H)."""
-    context = compute_attention(layer.attention.self, heads.query, heads.key, heads.value, heads.mask)
-    return apply_layer_output(layer, context, heads.states[:, : heads.query.shape[1]])
-
-
-def apply_layer_output(layer: Any, context: Tensor, residual: Tensor) -> Tensor:
-    """Apply the rest of a layer to its attention's context, token by token."""
-    output: Tensor = layer.feed_forward_chunk(layer.attention.output(context, residual))
-    return output
-
-
-def compute_attention(
-    attention: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
-) -> Tensor:
-    """Return softmax(Q K^T / sqrt(d_head) + mask) V of a layer with its dropout, by its function, (B, R, H).
-
-    The query is (B, R, H) of R rows, key and value are (B, T, H), heads concatenated.
-    """
-    implementation = attention.config._attn_implementation
-    function = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-    size = attention.attention_head_size
-    heads = [rows.view(*rows.shape[:2], -1, size).transpose(1, 2) for rows in (query, key, value)]
-    dropout = attention.dropout.p if attention.training else 0.0
-    context, _ = function(attention, *heads, mask, dropout=dropout, scaling=attention.scaling)
-    flat: Tensor = context.flatten(2)
-    return flat
+def run_cls_layer(layer: Any, states: Tensor, mask: Tensor | None) -> Tensor:
+    """Run a layer of a BertModel or RobertaModel for [CLS] alone, (B, 1, H)."""
+    heads = _BERT.project(layer, states, Surroundings(mask), cls_only=True)
+    return _BERT.apply_rest(layer, _BERT.attend(layer, heads), states[:, :1])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from bench.nn.hidden_states import IMPLEMENTATIONS
+from bench.nn.layer_adapters import IMPLEMENTATIONS
 from bench.nn.observer import LayerView, ObservedTower, Observer, UntraceableError
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.nn.sum_encoder import SumEncoder

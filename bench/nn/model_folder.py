@@ -1,180 +1,21 @@
-"""Models on disk: find them, name them, hash their relevant files, and read facts from their files."""
+"""Models on disk: find them, name them, hash their relevant files."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from bench.config.method_ids import split_argument
 from bench.config.run_spec import MethodRequest
 from bench.data.word_vectors import FORM, read_dimension, strip_endings
 from bench.errors import BenchError, InputError
+from bench.nn.folder_facts import count_layers, read_json_object
 from bench.records.environment import ROUNDED
 from bench.registry import discover
-
-MODULES, ARCHITECTURE = "modules", "architecture"
-"""Where training sets dropout: only in modules, or in every place of an architecture."""
-_LARGEST = 100_000_000  # bytes of a header, as in safetensors
-_LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
-
-
-@cache
-def list_model_types(name: str) -> frozenset[str]:
-    """Return a list of ``kinds.toml``: values of ``model_type`` with something in common.
-
-    >>> "llama" in list_model_types("causal"), "bert" in list_model_types("causal")
-    (True, False)
-    """
-    text = resources.files(__package__).joinpath("kinds.toml").read_text(encoding="utf-8")
-    return frozenset(tomllib.loads(text)[name])
-
-
-@dataclass(frozen=True)
-class FolderFacts:
-    """Facts from a model folder's files; None where these leave a fact open."""
-
-    kind: str  # its ``model_type``, "" by default
-    layers: int | None  # number of layers
-    positions: int | None  # tokens that it has positions for
-    layered: bool  # its layers can be called one by one
-    causal: bool | None  # a token's state is independent of later tokens
-    first_token: bool | None  # a special token precedes a sentence, or any token would do
-    mask_token: bool | None  # its tokenizer has a mask token
-    pooler: bool | None  # the checkpoint has a pooler
-    pooler_layer: bool | None  # its architecture has a pooler of one dense layer
-    masked_lm: bool | None  # the checkpoint has a masked-LM head
-    mlm_head: bool | None  # the head is of BERT's or RoBERTa's kind
-    embeddings: bool | None  # it has a layer called embeddings
-    position_ids: bool | None  # it takes position ids
-    own_layers: bool  # every layer has its own weights
-    drops: bool | None  # it has dropout
-    masks_padding: bool | None  # masked padding leaves states unchanged
-    reads_ids: bool | None  # token ids suffice for states
-    dropout: str  # MODULES or ARCHITECTURE
-
-
-def find_dropout_scope(folder: Path) -> str:
-    """Return the places where training sets a model's dropout: a part of what determines a result.
-
-    Until 2026-11-28 training set only modules, which spared most decoders.
-    """
-    kind = str(read_json_object(folder / "config.json").get("model_type"))
-    return MODULES if kind in list_model_types("dropout_in_modules") else ARCHITECTURE
-
-
-def read_folder_facts(folder: Path) -> FolderFacts:
-    """Read a transformers folder's facts on its architecture; damaged files leave them open."""
-    config = read_json_object(folder / "config.json")
-    kind = str(config.get("model_type", ""))
-    parts: set[str] = set()
-    for name in (name for file in folder.glob("*.safetensors") for name in read_tensor_header(file) or ()):
-        parts.update(name.split("."))
-
-    def has_part(part: str) -> bool | None:
-        return part in parts if parts else None
-
-    def unless_listed(types: str) -> bool | None:
-        return False if kind in list_model_types(types) else None
-
-    causal = _is_causal(kind, config)
-    head = {"bert": "predictions", "roberta": "lm_head"}.get(kind)
-    masked_lm = has_part(head) if head else False if causal else None
-    positions = config.get("max_position_embeddings")
-    return FolderFacts(
-        kind=kind,
-        layers=count_layers(config),
-        positions=positions if type(positions) is int else None,
-        layered=kind in list_model_types("layered") and not config.get("is_decoder"),
-        causal=causal,
-        first_token=_has_first_token(folder),
-        mask_token=_has_mask_token(folder),
-        pooler=has_part("pooler"),
-        pooler_layer=False if causal else unless_listed("no_pooler_layer"),
-        masked_lm=masked_lm,
-        mlm_head=masked_lm if head else False,
-        embeddings=has_part("embeddings"),
-        position_ids=unless_listed("no_position_ids"),
-        own_layers=kind not in list_model_types("shared_layers"),
-        drops=unless_listed("no_dropout"),
-        masks_padding=unless_listed("reads_padding"),
-        reads_ids=unless_listed("not_ids_alone"),
-        dropout=find_dropout_scope(folder),
-    )
-
-
-def _is_causal(kind: str, config: Mapping[str, Any]) -> bool | None:
-    if config.get("use_bidirectional_attention") or config.get("is_causal") is False:
-        return None
-    if kind in list_model_types("causal"):
-        return True
-    return True if config.get("is_decoder") and not config.get("is_encoder_decoder") else None
-
-
-def read_tensor_header(file: Path) -> dict[str, Any] | None:
-    """Return the tensors' entries in a safetensors header, by name; None for an unreadable header."""
-    try:
-        with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(length)) if length < _LARGEST else None
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(header, dict):
-        return None
-    return {name: entry for name, entry in header.items() if name != "__metadata__"}
-
-
-def count_layers(config: Mapping[str, Any]) -> int | None:
-    """Return the number of layers that a configuration names, if any."""
-    return next((config[name] for name in _LAYERS if type(config.get(name)) is int), None)
-
-
-def _has_first_token(folder: Path) -> bool | None:
-    """Return False where the classification token follows the sentence, as in XLNet."""
-    settings = read_json_object(folder / "tokenizer_config.json")
-    mark = _get_token_text(settings.get("cls_token"))
-    post = read_json_object(folder / "tokenizer.json").get("post_processor")
-    single = post.get("single") if isinstance(post, dict) else None
-    if not isinstance(single, list) or mark is None:
-        return None
-    order = [next(iter(piece), "") for piece in single if isinstance(piece, dict)]
-    if "Sequence" not in order:
-        return None
-    at = order.index("Sequence")
-    tokens = [_get_token_text(piece.get("SpecialToken", {}).get("id")) for piece in single]
-    return mark in tokens[:at] or mark not in tokens[at + 1 :]
-
-
-def _has_mask_token(folder: Path) -> bool | None:
-    settings = read_json_object(folder / "tokenizer_config.json")
-    tokens = read_json_object(folder / "special_tokens_map.json")
-    if _get_token_text(settings.get("mask_token")) or _get_token_text(tokens.get("mask_token")):
-        return True
-    kind = str(settings.get("tokenizer_class")).removesuffix("Fast")
-    return False if kind in list_model_types("no_mask_tokenizers") else None  # other classes may have one
-
-
-def _get_token_text(token: object) -> str | None:
-    text = token.get("content") if isinstance(token, dict) else token
-    return text if isinstance(text, str) and text else None
-
-
-def read_json_object(file: Path, kind: type = dict) -> Any:
-    """Return a file's JSON value of a kind, an empty one by default."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return kind()
-    return content if isinstance(content, kind) else kind()
-
 
 PRETRAINING = "pretraining.json"
 """The file in which ``bench pretrain`` describes a model."""
@@ -275,12 +116,10 @@ def explain_hash_change(path: Path) -> str:
 
 def read_layer_count(path: Path) -> tuple[int, bool]:
     """Return the number of transformer layers, and whether the weights include a pretrained pooler."""
-    config = path / "config.json"
-    try:
-        layers = int(json.loads(config.read_text(encoding="utf-8"))["num_hidden_layers"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    layers = count_layers(read_json_object(path / "config.json"))
+    if layers is None:
         what = "the model's configuration does not name the number of layers"
-        raise InputError(what, where=str(config)) from error
+        raise InputError(what, where=str(path / "config.json"))
     from safetensors import SafetensorError, safe_open
 
     names: list[str] = []

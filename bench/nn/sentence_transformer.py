@@ -13,7 +13,7 @@ from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.backbone import silence_libraries
 from bench.nn.folder_checks import check_folder_kind, check_modules_file, check_weight_types, dtype_facts
-from bench.nn.model_folder import read_json_object
+from bench.nn.folder_facts import read_json_object
 from bench.nn.prompt_prefix import prompt_facts
 from bench.nn.st_modules import ModulePart, check_module_part, match_modules
 from bench.nn.tokens import default_batch_tokens, length_sorted_batches

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from bench.errors import InputError
 from bench.nn.architecture import check_vocabulary, find_longest_input
 from bench.nn.folder_checks import OTHER_KINDS, check_unread_weights, find_projections, projection_error
-from bench.nn.model_folder import read_json_object
+from bench.nn.folder_facts import read_json_object
 from bench.nn.untrusted_folder import check_tokenizer, check_weights, find_ignored_code
 
 _ROUTERS = ("Router", "Asym")  # the second is the older name of the first

@@ -17,9 +17,10 @@ from bench.config.profiles import Profile
 from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
 from bench.method_card import NEEDS, MethodCard, Need, OptionValue
-from bench.nn import model_folder
+from bench.nn import folder_facts, model_folder
 from bench.nn.folder_checks import check_model_files
-from bench.nn.model_folder import FolderFacts, ModelFolder, RecipeModel
+from bench.nn.folder_facts import FolderFacts
+from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
 from bench.records.filesystem import user_cache_folder
 from bench.records.fingerprint import hash_canonical_json
@@ -118,6 +119,8 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
             check(cell.model.path)
+    for part in dict.fromkeys(part for cell in asked for part in cell.walk()):
+        _check_backbone(part)
     for cell in asked:
         if training is not None:
             _check_sentence_lengths(cell, training)
@@ -125,6 +128,18 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
             refused[cell.method] = missing
     if refused:
         raise _build_refusal(list(refused.values()))
+
+
+def _check_backbone(part: Cell) -> None:
+    """Let a method refuse facts of its backbone's files with its options; needs are checked elsewhere."""
+    check = getattr(METHODS.get(part.card.name), "check_backbone", None)
+    if check is None or part.model is None or not _is_transformer(part.model):
+        return
+    try:
+        check(_read_folder_facts(part.model), dict(part.options))
+    except InputError as error:
+        error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
+        raise
 
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
@@ -199,6 +214,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MASK_TOKEN: facts.mask_token,
         needs.MASKED_LM: facts.masked_lm,
         needs.MLM_HEAD: facts.mlm_head,
+        needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
         needs.DROPOUT: facts.drops is not False or not asks_dropout,
@@ -277,4 +293,4 @@ def _is_transformer(model: ModelFolder) -> bool:
 
 @cache
 def _read_folder_facts(model: ModelFolder) -> FolderFacts:
-    return model_folder.read_folder_facts(model.path)
+    return folder_facts.read_folder_facts(model.path)

@@ -16,7 +16,8 @@ from bench.data.training_data import TrainingData
 from bench.errors import InputError
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.method_card import OptionValue
-from bench.nn.model_folder import ARCHITECTURE, ModelFolder, RecipeModel, find_dropout_scope
+from bench.nn.folder_facts import ARCHITECTURE, find_dropout_scope
+from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell, collect_cell_plugins
 from bench.records import fingerprint
 from bench.records.environment import read_rounding, sourceless_classes

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from bench.nn.masked_lm import split_mlm_head
 from bench.training.mixed_precision import to_float32
 
 
@@ -47,16 +46,13 @@ class ContrastHead(nn.Module):
 
 
 class TiedHead(nn.Module):
-    """BERT's or RoBERTa's masked-LM head up to the encoder's word embeddings; it takes over the layers."""
+    """A masked-LM head up to the encoder's word embeddings; it takes over the layers and the bias."""
 
-    def __init__(self, head: Any) -> None:
+    def __init__(self, head: nn.Module) -> None:
         super().__init__()
-        if hasattr(head, "predictions"):
-            self.transform: Any = head.predictions.transform
-            self.bias = nn.Parameter(head.predictions.decoder.bias.detach())
-        else:
-            self.transform = nn.Sequential(head.dense, nn.GELU(), head.layer_norm)
-            self.bias = nn.Parameter(head.decoder.bias.detach())
+        self.transform, decoder = split_mlm_head(head)
+        bias = torch.zeros(decoder.out_features) if decoder.bias is None else decoder.bias.detach()
+        self.bias = nn.Parameter(bias)
 
     def forward(self, states: Tensor, words: Tensor) -> Tensor:
         """Map states (K, H) and word embeddings (V, H), which may be bfloat16, to logits (K, V)."""

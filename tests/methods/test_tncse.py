@@ -213,7 +213,7 @@ def test_without_terms_a_twin_is_an_ensemble(cli: Cli, tmp_path: Path, tiny_bert
     [
         ("tncse", (), 2, ("stage 'sub1'", "rtt=none")),  # it trains on translations
         ("tncse_uc[uc=word_overlap]", sets("tncse"), 1, ("word_overlap", "no vectors")),
-        ("tncse,jtcse", (*sets("tncse"), *sets("jtcse", caels=2)), 1, ("jtcse", "2")),  # of 3 layers
+        ("tncse,jtcse", (*sets("tncse"), *sets("jtcse", caels=2)), 2, ("jtcse", "2", "3 layers")),
     ],
 )
 def test_what_cannot_be_trained(

@@ -16,7 +16,7 @@ from torch.nn import functional
 from bench.errors import InputError
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import configured_dropout, find_dropout_classes, set_dropout
-from bench.nn.model_folder import ARCHITECTURE, MODULES, find_dropout_scope
+from bench.nn.folder_facts import ARCHITECTURE, MODULES, find_dropout_scope
 from bench.training.randomness import check_dropout
 from tests.support.zoo import ZOO
 

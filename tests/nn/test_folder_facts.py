@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 from torch import nn
+from transformers import AutoModel, AutoModelForMaskedLM
 from transformers.models.auto import modeling_auto
 
-from bench.nn.backbone import TransformerEncoder
-from bench.nn.hidden_states import is_layered
-from bench.nn.model_folder import list_model_types, read_folder_facts
+from bench.errors import InputError
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.folder_facts import list_model_types, read_folder_facts
+from bench.nn.layer_streams import find_adapter
+from tests.support.layered_encoders import ENCODERS, LAYERS, encoder
 from tests.support.zoo import ZOO
 
 
@@ -25,7 +28,7 @@ def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Pat
     facts, encoder = read_folder_facts(zoo(name)), TransformerEncoder(zoo(name), "avg")
     model, tokenizer = encoder.model, encoder.tokenizer
     assert facts.kind == model.config.model_type
-    assert facts.layered == is_layered(model)
+    assert facts.layered == (find_adapter(model) is not None)
     assert facts.causal in (None, encoder.causal)
     assert encoder.causal is (facts.causal is True) or name == "bart"  # whose states are its decoder's
     assert facts.mask_token in (None, tokenizer.mask_token is not None)
@@ -33,7 +36,19 @@ def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Pat
     dense = isinstance(getattr(getattr(type(model)(model.config), "pooler", None), "dense", None), nn.Linear)
     assert facts.pooler_layer in (None, dense)
     assert facts.position_ids in (None, "position_ids" in inspect.signature(model.forward).parameters)
-    assert facts.embeddings in (None, isinstance(getattr(model, "embeddings", None), nn.Module))
+    part = getattr(model, "embeddings", getattr(model, "embed_tokens", None))
+    assert facts.causal or facts.embeddings in (None, isinstance(part, nn.Module))
+
+
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta"])
+def test_positions_that_count_from_a_missing_padding_id_are_refused(
+    name: str, zoo: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(zoo(name), tmp_path / name)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": None}))
+    with pytest.raises(InputError, match="pad_token_id"):
+        load_backbone(folder)
 
 
 def test_decoders_are_known_to_the_installed_library() -> None:
@@ -67,8 +82,35 @@ def test_a_damaged_file_is_ok(file: str, content: bytes, zoo: Callable[[str], Pa
 
 def test_facts_are_read_without_torch(zoo: Callable[[str], Path]) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom bench.nn.model_folder import read_folder_facts\n"
+        "import sys\nfrom pathlib import Path\nfrom bench.nn.folder_facts import read_folder_facts\n"
         "print(read_folder_facts(Path(sys.argv[1])).kind, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(zoo("bert"))], capture_output=True, text=True)
     assert done.stdout.split() == ["bert", "False"]
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_a_layered_encoder_and_its_head_are_seen_in_its_files(name: str, tmp_path: Path) -> None:
+    for head, has_head in ((AutoModelForMaskedLM, True), (AutoModel, False)):
+        folder = tmp_path / head.__name__
+        encoder(name, head=head).save_pretrained(folder)
+        facts = read_folder_facts(folder)
+        assert facts.layered
+        assert facts.layers == LAYERS
+        assert (facts.masked_lm, facts.mlm_head) == (has_head, has_head)
+        assert facts.mlm_transform == (has_head and not name.startswith("eurobert"))
+        assert facts.position_ids is (False if name == "deberta-v3" else None)
+
+
+def test_listed_encoders_are_the_tested_ones_and_variants_are_refused(tmp_path: Path) -> None:
+    assert {kind for kind, _ in ENCODERS.values()} == list_model_types("layered")
+    assert list_model_types("masked_lm_heads") == list_model_types("layered")
+    variants = (("deberta-v2", {"conv_kernel_size": 3}), ("albert", {"inner_group_num": 2}))
+    for name, changes in (*variants, ("electra", {"is_decoder": True})):
+        model = encoder(name, **changes)
+        model.save_pretrained(tmp_path / name)
+        assert find_adapter(model) is None
+        assert not read_folder_facts(tmp_path / name).layered
+    tied = encoder("eurobert", head=AutoModelForMaskedLM, tie_word_embeddings=True)
+    tied.save_pretrained(tmp_path / "tied")
+    assert read_folder_facts(tmp_path / "tied").masked_lm

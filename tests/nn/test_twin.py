@@ -22,7 +22,7 @@ from bench.nn.cross_attention import (
     list_cael_layers,
     record_layer_states,
 )
-from bench.nn.hidden_states import compute_attention
+from bench.nn.layer_adapters import compute_attention
 from bench.nn.tokens import wrap_chunk
 from bench.training.randomness import own_random_state
 from tests.support.messages import numbers_in
@@ -218,8 +218,8 @@ def test_towers_that_dont_fit() -> None:
             compute_twin_states(base, tower(("bert", kind), 0, **changes), chunk, (2,))
     flex.config._attn_implementation = "flex_attention"
     for pair, named in (
-        ((base, tower(("roberta", "sdpa"), 0)), "BertModel and RobertaModel; expected two BertModel"),
-        ((torch.nn.Identity(), base), "Identity and BertModel; expected two BertModel"),
+        ((base, tower(("roberta", "sdpa"), 0)), "BertModel and RobertaModel; expected two encoders of one"),
+        ((torch.nn.Identity(), base), "Identity and BertModel; expected two encoders of one"),
         ((flex, flex), "'flex_attention'.*eager, sdpa"),
     ):
         with pytest.raises(InputError, match=named):

@@ -99,7 +99,7 @@ def test_a_model_that_the_user_names_is_an_error(tiny_bert: Path, text: Path) ->
 def test_needs_that_the_backbone_lacks(tiny_bert: Path, text: Path) -> None:
     plan = planned("all", tiny_bert, corpus=text)  # it has no head
     reasons = {method: str(left.reason) for left in plan.left_out for method in left.methods}
-    assert not missing_facts(reasons["infocse"], "lacks the masked-LM head", "--backbone", "bench show hf:")
+    assert not missing_facts(reasons["infocse"], "lacks a masked-LM head", "--backbone", "bench show hf:")
 
 
 def test_a_text_of_less_than_a_batch(tiny_bert: Path, text: Path) -> None:

@@ -46,6 +46,7 @@ _DEBERTA = {
     },
 }
 _GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LENGTH}
+_DISTIL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": LENGTH}
 _T5 = {"d_model": 32, "d_kv": 8, "num_layers": 2, "num_heads": 4, "d_ff": 64}
 _SIDES = {
     f"{side}_{name}": value
@@ -68,12 +69,7 @@ ZOO: dict[str, Animal] = {
     "bert": Animal("bert", "wordpiece", _LONG, "mlm"),
     "roberta": Animal("roberta", "unigram", {**_LONG, "type_vocab_size": 1}, "mlm"),
     "xlm-roberta": Animal("xlm-roberta", "unigram", {**_LONG, "type_vocab_size": 1}, "mlm"),
-    "distilbert": Animal(
-        "distilbert",
-        "wordpiece",
-        {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": LENGTH},
-        "mlm",
-    ),
+    "distilbert": Animal("distilbert", "wordpiece", _DISTIL, "mlm"),
     "albert": Animal("albert", "wordpiece", {**_LONG, "embedding_size": 16}, "mlm"),
     "electra": Animal("electra", "wordpiece", {**_LONG, "embedding_size": 16}, "discriminator"),
     "mpnet": Animal("mpnet", "unigram", _LONG, "mlm"),
@@ -135,6 +131,15 @@ _HEADS: dict[str, Callable[[Any], Any]] = {
 
 
 PECULIAR: dict[str, Animal] = {
+    "distilbert-1": Animal("distilbert", "wordpiece", {**_DISTIL, "n_layers": 1}, "mlm"),
+    "distilbert-5": Animal("distilbert", "wordpiece", {**_DISTIL, "n_layers": 5}, "mlm"),
+    "deberta-v3": Animal(
+        "deberta-v2", "unigram", {**_DEBERTA, "position_biased_input": False, "share_att_key": True}, "mlm"
+    ),
+    "deberta-conv": Animal("deberta-v2", "unigram", {**_DEBERTA, "conv_kernel_size": 3}, "mlm"),
+    "albert-inner": Animal(
+        "albert", "wordpiece", {**_LONG, "embedding_size": 16, "inner_group_num": 2}, "mlm"
+    ),
     "fnet": Animal("fnet", "wordpiece", {**_LONG, "type_vocab_size": 2}),
     "convbert": Animal("convbert", "wordpiece", {**_LONG, "embedding_size": 16}),
     "big_bird": Animal("big_bird", "wordpiece", {**_SIZE, "max_position_embeddings": 1024}),

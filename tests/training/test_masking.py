@@ -17,11 +17,12 @@ from transformers import AutoTokenizer
 from bench.config import profiles
 from bench.data.corpus import Corpus, make_corpus
 from bench.errors import BenchError, DataError, InputError
-from bench.nn import masked_lm
 from bench.nn.backbone import load_backbone, tokenize_rows
 from bench.nn.dropout import set_dropout
-from bench.nn.hidden_states import build_attention_mask, run_layers
-from bench.nn.masked_lm import check_callable_layers, check_same_vocabulary, copy_mlm_head, load_masked_lm
+from bench.nn.hidden_states import run_layers
+from bench.nn.layer_adapters import build_attention_mask
+from bench.nn.layer_streams import check_callable_layers, init_layers
+from bench.nn.masked_lm import check_same_vocabulary, copy_mlm_head, load_masked_lm
 from bench.nn.model_folder import resolve_folder
 from bench.nn.tokens import wrap_chunk
 from bench.training.masked_lm_training import MlmSettings, masked_accuracy
@@ -111,7 +112,7 @@ def test_what_is_no_masked_lm(tiny_bert: Path, tmp_path: Path) -> None:
     assert all(torch.equal(value, kept[name]) for name, value in model.bert.named_parameters())
     with pytest.raises(InputError, match="can't be loaded"):
         load_masked_lm(tmp_path)
-    with pytest.raises(InputError, match=r"BertModel; expected a BertForMaskedLM"):
+    with pytest.raises(InputError, match=r"BertModel; expected a masked language model"):
         copy_mlm_head(backbone)
     with pytest.raises(InputError, match="Linear"):
         check_callable_layers(torch.nn.Linear(2, 2))
@@ -136,7 +137,7 @@ def test_layers_on_given_states_are_the_models_own(tiny_bert: Path, implementati
     alone = run_layers(model.encoder.layer, states[1:, :3], None)
     torch.testing.assert_close(got[1, :3], alone[0], rtol=1e-4, atol=1e-5)  # padding is not attended
     with torch.random.fork_rng(devices=[]):
-        fresh = masked_lm.init_layers(model, 2)
+        fresh = init_layers(model, 2)
     set_dropout(fresh, 0.0)
     assert run_layers(fresh, states, whole).shape == states.shape
     assert len(fresh) == 2

@@ -18,7 +18,7 @@ from bench.nn.architecture import inspect_model, state_size
 from bench.nn.backbone import load_backbone
 from bench.nn.dropout import configured_dropout, set_dropout
 from bench.nn.folder_checks import check_model_files
-from bench.nn.model_folder import read_folder_facts
+from bench.nn.folder_facts import read_folder_facts
 from bench.plan import backbones as backbone_needs
 from bench.training.randomness import check_dropout
 from tests.support.cli import Cli, records, refusal
