@@ -46,7 +46,8 @@ from bench.losses.contrastive import info_nce
 from bench.losses.twin_losses import cross_nce, tower_nce
 from bench.methods.twin import JointObjective
 from bench.nn.backbone import IndexedRows, TokenRows, load_backbone, pad_rows
-from bench.nn.cross_attention import TwinStates, compute_twin_states, list_cael_layers
+from bench.nn.cael_layers import list_cael_layers
+from bench.nn.cross_attention import TwinStates, compute_twin_states
 from bench.nn.device import keep_freed_memory
 from bench.nn.dropout import set_dropout
 from bench.nn.tokens import wrap_chunk

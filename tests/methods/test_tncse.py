@@ -20,7 +20,8 @@ from bench.method_card import BuildContext, OptionValue
 from bench.methods.tncse_single import SingleObjective
 from bench.methods.twin import JointObjective
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, tokenize_rows
-from bench.nn.cross_attention import compute_twin_states, list_cael_layers
+from bench.nn.cael_layers import list_cael_layers
+from bench.nn.cross_attention import compute_twin_states
 from bench.nn.dropout import set_dropout
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import wrap_chunk

@@ -14,12 +14,12 @@ from torch.nn import functional
 from transformers import DistilBertConfig, DistilBertModel
 
 from bench.errors import InputError
+from bench.nn.cael_layers import list_cael_layers
 from bench.nn.cross_attention import (
     TwinStates,
     check_towers,
     compute_cross_cls,
     compute_twin_states,
-    list_cael_layers,
     record_layer_states,
 )
 from bench.nn.layer_adapters import compute_attention
