@@ -56,12 +56,8 @@ STAGE = Stage(StageSpec("one", "kind", 1, (), lambda context: {}), 1, "b" * 64)
     ("work", "workers", "warm", "kills"),
     [
         (runs.TRAINED, 2, True, 1),
-        *longer(
-            (runs.TRAINED, 2, True, 2),
-            (runs.SHORT, 1, True, 1),
-            (runs.SHORT, 2, True, 1),
-            (runs.TEXT, 1, True, 1),
-        ),
+        *longer((runs.SHORT, 1, True, 1), (runs.SHORT, 2, True, 1), (runs.TEXT, 1, True, 1)),
+        *longer((runs.TRAINED, 2, True, 2)),
         *longer((runs.TRAINED, 1, True, 1), (runs.SIMCSE, 2, True, 1)),
         *longer((runs.PLAIN, 1, False, 2), (runs.SHORT, 1, False, 1)),
     ],
