@@ -204,10 +204,11 @@ def test_read_only_results_are_reported_and_refuse_to_run_in_one_line(tmp_path: 
     assert read_only.read_only(tmp_path / "r").keys() == {"one line", "read"}
 
 
-SLOW_LOSSES = [(name,) for name in vanish.LOSSES if name not in ("model changes", "weights vanish")]
+LONG_LOSSES = ("weights vanish", "model changes, two workers")
+SLOW_LOSSES = [(name,) for name in vanish.LOSSES if name not in ("model changes", *LONG_LOSSES)]
 
 
-@pytest.mark.parametrize("name", ["model changes", *slowly(*SLOW_LOSSES), *longer(("weights vanish",))])
+@pytest.mark.parametrize("name", ["model changes", *slowly(*SLOW_LOSSES), *longer(*zip(LONG_LOSSES))])
 def test_a_file_that_is_lost_in_mid_run_costs_the_cells_that_need_it(tmp_path: Path, name: str) -> None:
     loss = vanish.LOSSES[name]
     assert bool(vanish.vanish(tmp_path / "v", loss)["failed with the reason"]) == bool(loss.reasons)
@@ -235,8 +236,7 @@ def test_no_flipped_bit_of_a_record_is_used_in_silence(tmp_path: Path) -> None:
     ("work", "number", "workers", "kills", "warm"),
     [
         *((runs.TRAINED, 3, 1, 0, True), (runs.TRAINED, 2, 1, 1, True)),
-        *longer((runs.PLAIN, 2, 1, 0, False)),
-        *slowly((runs.TRAINED, 2, 2, 0, True)),
+        *longer((runs.PLAIN, 2, 1, 0, False), (runs.TRAINED, 2, 2, 0, True)),
         *slowly((runs.TRAINED, 3, 1, 2, True), (runs.PLAIN, 3, 2, 2, True)),
     ],
 )
