@@ -76,9 +76,9 @@ def explain_no_test(records: Sequence[RunRecord]) -> list[str]:
     if any(record.seed is not None for record in records):
         return []
     count = len(list_task_names(records[0]))
-    return [
-        f"Not tested: these rows have neither seeds nor items, and {count} tasks of {LEAST_TASKS} or more."
-    ]
+    have = f"{count} task{'s' * (count != 1)}"
+    needed = f"they have {have}, and a test over tasks needs {LEAST_TASKS}"
+    return [f"Not tested: these rows have neither seeds nor items; {needed}."]
 
 
 PICKED = (

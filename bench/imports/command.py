@@ -19,6 +19,7 @@ from bench.records.imported import IMPORTED
 
 if TYPE_CHECKING:
     from bench.imports.import_records import ImportOutcome
+    from bench.imports.mteb_choice import MtebChoice
     from bench.imports.published import PublishedResults
 
 KINDS = {
@@ -126,6 +127,30 @@ def import_command(
     from bench.imports.import_records import import_results
     from bench.records.store import ResultStore
 
+    if kind == "mteb":
+        from bench.imports.mteb_choice import MtebChoice
+
+        names = tuple(name.strip() for name in models.split(",")) if models else ()
+        choice = MtebChoice(benchmark or "", names, revisions, data_revisions, metric, external)
+        published = _read_mteb(path, choice)
+    elif kind == "csv":
+        from bench.imports.score_table import read_score_table
+
+        published = read_score_table(path, suite=suite or "", metric=metric, scale=scale or "")
+    else:
+        from bench.imports.item_table import read_item_table
+
+        published = read_item_table(path, suite=suite or "", metric=metric)
+    store = ResultStore(results, into)
+    with progress_bar("records", len(published.runs)) as advance:
+        outcome = import_results(store, published, beside, advance, dry=dry_run)
+    _print_outcome(published, outcome, into, dry=dry_run, most=None if details else _MOST_LINES)
+
+
+def _read_mteb(folder: Path, choice: MtebChoice) -> PublishedResults:
+    """Read a folder of mteb's results, with a progress bar."""
+    from bench.imports.mteb_folder import read_mteb_folder
+
     with progress_bar("files", None) as advance:
         read = 0
 
@@ -134,32 +159,7 @@ def import_command(
             advance(count - read)
             read = count
 
-        if kind == "mteb":
-            from bench.imports.mteb_choice import MtebChoice
-            from bench.imports.mteb_folder import read_mteb_folder
-
-            names = tuple(name.strip() for name in models.split(",")) if models else ()
-            choice = MtebChoice(
-                benchmark=benchmark or "",
-                models=names,
-                revisions=revisions,
-                data_revisions=data_revisions,
-                metric=metric,
-                external=external,
-            )
-            published = read_mteb_folder(path, choice, report_files)
-        elif kind == "csv":
-            from bench.imports.score_table import read_score_table
-
-            published = read_score_table(path, suite=suite or "", metric=metric, scale=scale or "")
-        else:
-            from bench.imports.item_table import read_item_table
-
-            published = read_item_table(path, suite=suite or "", metric=metric)
-    store = ResultStore(results, into)
-    with progress_bar("records", len(published.runs)) as advance:
-        outcome = import_results(store, published, beside, advance, dry=dry_run)
-    _print_outcome(published, outcome, into, dry=dry_run, most=None if details else _MOST_LINES)
+        return read_mteb_folder(folder, choice, report_files)
 
 
 def _parse_source(source: str) -> tuple[str, Path]:

@@ -151,7 +151,8 @@ def list_revisions(
     wanted, lowered = {*names, MODEL_META}, {name.lower() for name in names}
     for folder in folders:
         for revision, path in sorted(_list_folders(folder, tree).items()):
-            row = found.setdefault(revision, RevisionFolder(model, revision))
+            name = EXTERNAL if revision.casefold() == EXTERNAL else revision
+            row = found.setdefault(name, RevisionFolder(model, name))
             _add_files(tree, row, path, wanted, lowered)
     revisions = [found[name] for name in sorted(found) if _has_results(tree, found[name])]
     if not revisions:

@@ -529,3 +529,11 @@ def test_a_look_alike_is_left_out_by_name(tmp_path: Path, read: Read) -> None:
     results = read()
     assert [run.method for run in results.runs] == ["org/a"]
     assert "U+0430" in results.left_out[alike]
+
+
+def test_claims_in_a_folder_of_another_case_are_claims(tmp_path: Path, read: Read) -> None:
+    write_scores(tmp_path, "org/a", BOTH, revision="External")
+    write_scores(tmp_path, "org/b", BOTH)
+    results = read()
+    assert [run.method for run in results.runs] == ["org/b"]
+    assert "model card" in results.left_out["org/a"]

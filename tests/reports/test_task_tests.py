@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.comparison.task_evidence import has_only_tasks
+from bench.comparison.task_evidence import LEAST_TASKS, has_only_tasks
 from bench.imports.import_records import import_results
 from bench.imports.published import PublishedRun
 from bench.records.record import RunRecord
@@ -22,7 +22,7 @@ from bench.reports.tables.leaderboard import make_leaderboard
 from bench.reports.tables.row_tests import run_pairwise_tests
 from bench.reports.tables.task_averages import average_grid
 from bench.reports.tables.task_pairwise import TaskPairwiseTests
-from bench.stats.task_averages import TaskScores
+from bench.stats.task_averages import MIN_TASKS, TaskScores
 from bench.stats.task_tests import compare_tasks
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli
@@ -66,6 +66,10 @@ def test_the_tests_are_those_of_the_statistics(tmp_path: Path) -> None:
     table = make_leaderboard(campaign, records)
     assert table.over_tasks
     assert {row.method: row.rank for row in table.rows} == ranking.intervals
+
+
+def test_the_least_number_of_tasks_is_that_of_the_statistics() -> None:
+    assert LEAST_TASKS == MIN_TASKS
 
 
 def test_a_single_task_is_not_tested(tmp_path: Path) -> None:
@@ -123,7 +127,7 @@ def test_few_tasks_and_seeds_are_not_tested_over_tasks(tmp_path: Path, cli: Cli)
     assert code == 2
     assert "6 tasks or more to test over, and these have 2" in err
     code, out, _ = cli("report", *where, "--details")
-    assert "Not tested: these rows have neither seeds nor items, and 2 tasks" in out
+    assert "nor items; they have 2 tasks, and a test over tasks needs 6." in out
     seeded = [published_run("a", [0.5 + s / 100] * 8, seed=s) for s in (1, 2, 3)]
     records = ResultStore(tmp_path / "other" / "results", "board")
     import_results(records, published_results(*seeded))
