@@ -10,6 +10,7 @@ from bench.lazy import torch
 from bench.method_card import FIRST_TOKEN, SUPERVISED, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import POOLING_OPTION, TrainedOnPairs, training_options
 
 
@@ -101,6 +102,7 @@ class AnglE(TrainedOnPairs):
             Option("angle_scale", 20.0, "t_angle (released: angle_tau)", minimum=1e-4),
             *training_options(lr=5e-5, batch_size=128, epochs=10, max_length=128),
             POOLING_OPTION,
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "the released code's formats C (triplets) and B (pairs), with its weights",

@@ -10,6 +10,7 @@ from bench import losses, nn, training
 from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import POOLING_OPTION, TrainedOnce, select_option, training_options
 
 COPY = "a"  # the round-trip translated copy that gives each sentence its other view
@@ -57,6 +58,7 @@ class BSL(TrainedOnce):
             select_option("best_of_four"),
             *training_options(lr=1e-4, max_length=64, eval_every=1562),
             replace(POOLING_OPTION, default="avg"),
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",

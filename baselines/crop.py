@@ -13,6 +13,7 @@ from bench.lazy import torch
 from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 
@@ -133,6 +134,7 @@ class Crop(TrainedOnce):
             *training_options(lr=2e-5, clip=0.0),
             TEXT_OPTION,
             replace(POOLING_OPTION, default="avg"),
+            *ENCODER_OPTIONS[1:],  # its own train_pooling stands above
         ),
         deviations=(
             "released: texts are abstracts of several sentences, spans are 2 of their sentences "

@@ -19,6 +19,7 @@ from bench.lazy import torch
 from bench.method_card import LAYERS, MLM_HEAD, MLM_TRANSFORM, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import init_linear, training_options
 
 
@@ -167,6 +168,7 @@ class DenoSent(PromptedMethod):
             Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0, maximum=1),
             *training_options(lr=4e-5, steps=5000, eval_every=50, schedule="constant"),
             PROMPT_POOLING_OPTION,
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "settings of the released command (its checkpoint: 79.56); the paper (79.33) has tau=0.03, "

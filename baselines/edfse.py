@@ -13,6 +13,7 @@ from bench.lazy import torch
 from bench.method_card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import POOLING_OPTION, load_trained_encoder, training_options
 
 # the six encoders, and the round-trip translated copy that each of them learns from
@@ -105,6 +106,7 @@ class EDFSE:
             Option("sick", False, "add SICK's unlabelled sentences, untranslated, to all training text"),
             *training_options(lr=1.5e-5, max_length=64, eval_every=100),
             POOLING_OPTION,
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "no code was released; the abstract names translations as augmentation, the rest is our reading",
@@ -165,6 +167,7 @@ class DistilledEDFSE:
             Option("tau", 0.05, "temperature of the contrastive objective", minimum=1e-4),
             *training_options(lr=1e-5, max_length=64, eval_every=100),
             POOLING_OPTION,
+            *ENCODER_OPTIONS,
             Option("sick", False, "the student learns from SICK's unlabelled sentences too"),
         ),
         deviations=(

@@ -26,6 +26,7 @@ from bench.method_card import (
 )
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options
 
 PROMPT_POOLING_OPTION = Option(
@@ -303,6 +304,7 @@ class PromptBERT(TrainedOnce):
             ),
             TEXT_OPTION,
             PROMPT_POOLING_OPTION,
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",

@@ -11,6 +11,7 @@ from bench.lazy import torch
 from bench.method_card import MLM_HEAD, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import (
     ADAMW_EPS,
     CLS_VIEWS,
@@ -147,6 +148,7 @@ class SimCSE(TrainedOnce):
             Option("match", "", "a method whose stages' total sentences it sees, in place of steps"),
             TEXT_OPTION,
             POOLING_OPTION,
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",

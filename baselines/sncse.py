@@ -15,6 +15,7 @@ from bench.lazy import torch
 from bench.method_card import MASK_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, init_linear, prompt_training_options
 
 SPACY_MODEL = "spacy_model"  # setting of the stage: the spaCy model's hash
@@ -144,6 +145,7 @@ class SNCSE(PromptedMethod):
             ),
             TEXT_OPTION,
             PROMPT_POOLING_OPTION,
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "the negation goes by a list of words; released: by a spaCy parse (negation=spacy)",

@@ -12,6 +12,7 @@ from bench.lazy import torch
 from bench.method_card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import ADAMW_EPS, TrainedOnPairs, init_linear, training_options
 
 
@@ -86,6 +87,7 @@ class SupSimCSE(TrainedOnPairs):
                 "vectors of the trained encoder: pooler is the trained head (released)",
                 ("pooler", "cls", "avg", "avg_first_last"),
             ),
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "float32 throughout; the released run used fp16 autocast",

@@ -12,6 +12,7 @@ from bench.lazy import torch
 from bench.method_card import DROPOUT, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 
@@ -168,6 +169,7 @@ class VaSCL(TrainedOnce):
             ),
             TEXT_OPTION,
             replace(POOLING_OPTION, default="avg"),
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "settings are the released program's defaults, dev evaluation every 500 steps its command's; "

@@ -12,10 +12,11 @@ from bench.errors import InputError
 from bench.method_card import FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import FIRST_ROWS, POOLING_OPTION, load_trained_encoder, training_options
 
 DISTILL_VERSION = 1
-_TRAINING = training_options(lr=1e-5, max_length=64, eval_every=100)
+_TRAINING = (*training_options(lr=1e-5, max_length=64, eval_every=100), *ENCODER_OPTIONS)
 """The supplement's rate, length and interval; the other settings are SimCSE's."""
 _LOSS = (
     Option(
@@ -156,6 +157,7 @@ def register_derived_methods(twin: str, title: str, paper: str, origin: str) -> 
         options=(
             *_UNION,
             *training_options(lr=1.5e-5, max_length=64, eval_every=100),
+            *ENCODER_OPTIONS,
             *_LOSS,
             _SICK_OPTION,
             POOLING_OPTION,

@@ -13,6 +13,7 @@ from bench.method_card import MethodCard, Option, OptionValue
 from bench.methods.twin import LTN_SCALE, NCE_FORM, TAU, Rows, pooler_layer, repeat_each_row
 from bench.registry import add_method
 from bench.stages import StageContext
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, TEXT_OPTION, TRAINING_OPTIONS, TrainedOnce
 
 
@@ -65,6 +66,7 @@ class TNCSESingle(TrainedOnce):
             *TRAINING_OPTIONS,
             replace(TEXT_OPTION, default="train+sick"),
             POOLING_OPTION,
+            *ENCODER_OPTIONS,
         ),
         deviations=(
             "rates and schedule are SimCSE's (unstated in the paper)",

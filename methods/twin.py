@@ -14,6 +14,7 @@ from bench.errors import BenchError
 from bench.lazy import torch
 from bench.method_card import OWN_NORMS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, init_linear, training_options
 
 SUB_VERSION = 1
@@ -76,6 +77,7 @@ JOINT_OPTIONS = (
         ("one", "each"),
     ),
     POOLING_OPTION,
+    *ENCODER_OPTIONS,
     Option("sick", False, "add SICK's unlabelled sentences to all training text"),
     Option(
         "drop_norms",
@@ -206,6 +208,7 @@ class Twin:
         suffix, subs = SICK if options["sick"] else "", []
         for role, copy in TOWERS:
             own = {name.removeprefix(f"{role}."): options[name] for name in options if name.startswith(role)}
+            own |= {option.name: options[option.name] for option in ENCODER_OPTIONS}
             settings, text = tuple(sorted(own.items())), copy if options["rtt"] == "copies" else TRAIN
             subs.append(
                 StageSpec(role, "sub_encoder", SUB_VERSION, settings, train_sub_encoder, text=text + suffix)

@@ -9,6 +9,7 @@ from bench import losses, nn, training
 from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import TrainedOnce, select_option, training_options
 
 ARCHITECTURES = ("single_projection", "online_projection", "projection")
@@ -74,6 +75,7 @@ class Unsee(TrainedOnce):
                 Option("decay_all", False, "weight decay on biases and LayerNorms too"),
                 select_option("cosine"),
                 *training_options(lr=1e-4, batch_size=32, max_length=64, weight_decay=0.01, eval_every=1562),
+                *ENCODER_OPTIONS,
             ),
             deviations=(
                 "float32 throughout; the released run used fp16 autocast",

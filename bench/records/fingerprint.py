@@ -22,6 +22,8 @@ LATEST: dict[str, Any] = {
     "kernel": "exponential", "kernel_power": 4.0, "nu_after": 1.0, "augs": "sf+rv+de+rp", "posi_cst": True,
     "peer_coop": True, "fix_peer": False, "engine": "zca", "prompt_form": "text", "prompt_init": "tokens",
     "prompt_head": "tanh", "noise_gradient": True, "fresh_pooler": "each", "ltn_input": "pooler",
+    "train_pooling": "auto", "lora_rank": 0, "lora_alpha": 16.0, "lora_dropout": 0.0,
+    "lora_targets": "all-linear", "lora_base": "fp32", "chunk": 0, "checkpoint_layers": False,
 }  # fmt: skip
 """Options of LATER that keys of records, stages and members leave out at these values."""
 LATER = {"text": "train", "pooling": "cls", "sick": False, "drop_norms": 0} | LATEST

@@ -15,6 +15,7 @@ from bench.errors import BenchError
 from bench.lazy import torch
 from bench.method_card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.stages import PAIRS, StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.two_phase_step import Objective
 
 CLS_VIEWS = (Need(FIRST_TOKEN), Need(DROPOUT))
@@ -171,7 +172,7 @@ class TrainedOnPairs(TrainedOnce):
 
 def usual_options(**defaults: OptionValue) -> tuple[Option, ...]:
     """Return SimCSE's training options with other defaults, the training text and the pooling."""
-    return (*training_options(**defaults), TEXT_OPTION, POOLING_OPTION)
+    return (*training_options(**defaults), TEXT_OPTION, POOLING_OPTION, *ENCODER_OPTIONS)
 
 
 def prompt_training_options(max_length: str, **defaults: OptionValue) -> tuple[Option, ...]:

@@ -348,7 +348,10 @@ def with_members(**options: Any) -> RunRecord:
 
 
 def test_every_option_of_the_name_has_that_default() -> None:
-    options = [option for _, method in discover() for option in method.card.options if option.name in LATEST]
+    cards = [method.card for _, method in discover()]
+    options = [option for card in cards for option in card.options if option.name in LATEST]
+    older = next(card for card in cards if card.name == "crop").option("train_pooling", "crop")
+    options.remove(older)  # always part of the key
     assert {option.name for option in options} == LATEST.keys()
     for option in options:
         assert option.default == (LATEST | SINCE)[option.name], option.name

@@ -1,0 +1,37 @@
+"""Options of every method that trains a transformer: its vectors in training, LoRA, memory."""
+
+from __future__ import annotations
+
+from bench.method_card import Option
+
+TRAIN_POOLINGS = ("cls", "avg", "avg_first_last", "last", "weighted_mean", "mask")
+"""Poolings that training can compare."""
+OWN_POOLING = "auto"
+"""Value of ``train_pooling`` for the method's own."""
+LORA_TARGETS = "all-linear"
+"""Value of ``lora_targets`` for every linear module of the layers."""
+
+ENCODER_OPTIONS = (
+    Option(
+        "train_pooling",
+        OWN_POOLING,
+        "vector of a sentence in training (auto: the method's own)",
+        (OWN_POOLING, *TRAIN_POOLINGS),
+    ),
+    Option("lora_rank", 0, "rank r of LoRA adapters on the frozen backbone; 0 trains all weights", minimum=0),
+    Option("lora_alpha", 16.0, "adapters are scaled by alpha / r", minimum=0),
+    Option("lora_dropout", 0.0, "dropout on the input of the adapters", minimum=0, below=1),
+    Option(
+        "lora_targets",
+        LORA_TARGETS,
+        "modules with adapters: the last parts of their names joined by +, such as query+value",
+    ),
+    Option("lora_base", "fp32", "weights of the frozen backbone", ("fp32", "bf16")),
+    Option(
+        "chunk",
+        0,
+        "sentences a forward pass holds in memory (gradient caching); 0: the whole batch",
+        minimum=0,
+    ),
+    Option("checkpoint_layers", False, "compute the layers again in the backward pass, to save memory"),
+)
