@@ -18,8 +18,8 @@ from bench.method_card import (
     DROPOUT,
     EMBEDDINGS,
     FIRST_TOKEN,
-    LAYERS,
     MASK_TOKEN,
+    OWN_NORMS,
     BuildContext,
     MethodCard,
     Need,
@@ -59,7 +59,7 @@ _NEEDS = (
     Need(MASK_TOKEN, "pooler", ("mask",), instead="pooler=cls"),
     Need(DROPOUT, "pooler", ("mask",), unless=True, instead="pooler=mask"),
     Need(EMBEDDINGS, "freeze_embeddings", (True,), instead="freeze_embeddings=false"),
-    Need(LAYERS, "freeze_layers", (0,), unless=True, instead="freeze_layers=0"),
+    Need(OWN_NORMS, "freeze_layers", (0,), unless=True, instead="freeze_layers=0"),
 )
 
 
@@ -194,12 +194,15 @@ def _freeze_layers(encoder: Any, *, embeddings: bool, layers: int) -> None:
             raise InputError(message, hint="set freeze_embeddings=false")
         part.requires_grad_(False)
     if layers:
-        stack = getattr(getattr(encoder, "encoder", None), "layer", ())
+        stack = nn.transformer_layers(encoder)
         if layers >= len(stack):
-            expected = f"fewer than the model's {len(stack)} layers"
-            raise InputError(f"freeze_layers {layers}", expected=expected)
+            raise _too_many_error(layers, len(stack))
         for layer in stack[:layers]:
             layer.requires_grad_(False)
+
+
+def _too_many_error(asked: int, layers: int) -> InputError:
+    return InputError(f"freeze_layers {asked}", expected=f"fewer than the model's {layers} layers")
 
 
 class PairMethod(TrainedOnce):
@@ -222,6 +225,12 @@ class PairMethod(TrainedOnce):
         return train_prompted(
             context, tower, dev, lambda model: PairObjective(model, pad_id, config, loss, prompts)
         )
+
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
+        """Refuse to freeze every layer of a backbone."""
+        asked, layers = int(options["freeze_layers"]), facts.layers
+        if layers is not None and asked >= layers:
+            raise _too_many_error(asked, layers)
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Describe the one stage; InputError: a pooling with a pooler that has its own."""

@@ -119,7 +119,8 @@ class JointObjective(training.Objective):
             nn.check_callable_layers(model)
         self.towers = torch.nn.ModuleList((first, second))
         self.poolers = torch.nn.ModuleList((pooler_layer(first), pooler_layer(second)))
-        if config["fresh_pooler"] == "one" and has_no_pooler(first) and has_no_pooler(second):
+        without = [find_pooler_layer(model) is None for model in (first, second)]
+        if config["fresh_pooler"] == "one" and all(without):
             self.poolers[1].load_state_dict(self.poolers[0].state_dict())
         self.pad_id, self.config, self.caels, self.coin = pad_id, config, caels, coin
 
@@ -169,13 +170,15 @@ def repeat_each_row(rows: Rows) -> list[list[int]]:
 
 def pooler_layer(model: Any) -> torch.nn.Module:
     """The pretrained pooler's linear layer, or a fresh one."""
-    layer: torch.nn.Module = init_linear(nn.state_size(model)) if has_no_pooler(model) else model.pooler.dense
+    layer: torch.nn.Module = find_pooler_layer(model) or init_linear(nn.state_size(model))
     return layer
 
 
-def has_no_pooler(model: Any) -> bool:
-    """True for a model without a pooler of one dense layer, as BERT's is."""
-    return not isinstance(getattr(getattr(model, "pooler", None), "dense", None), torch.nn.Linear)
+def find_pooler_layer(model: Any) -> Any:
+    """The linear layer of BERT's or ALBERT's pretrained pooler, which a tanh follows; None for no such."""
+    pooler = getattr(model, "pooler", None)
+    layer = getattr(pooler, "dense", pooler)  # ALBERT's pooler is the layer itself
+    return layer if isinstance(layer, torch.nn.Linear) else None
 
 
 class Twin:

@@ -8,6 +8,7 @@ from bench.nn.backbone import TransformerEncoder as TransformerEncoder
 from bench.nn.backbone import load_backbone as load_backbone
 from bench.nn.backbone import remove_layer_norms as remove_layer_norms
 from bench.nn.backbone import tokenize_rows as tokenize_rows
+from bench.nn.backbone import transformer_layers as transformer_layers
 from bench.nn.cael_layers import list_cael_layers as list_cael_layers
 from bench.nn.decoders import EchoEncoder as EchoEncoder
 from bench.nn.decoders import OneWordEncoder as OneWordEncoder

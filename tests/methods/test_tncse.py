@@ -18,7 +18,7 @@ from bench.eval.sts import predict_similarities, score_suite
 from bench.losses.twin_losses import cross_nce, ltn, tower_nce
 from bench.method_card import BuildContext, OptionValue
 from bench.methods.tncse_single import SingleObjective
-from bench.methods.twin import JointObjective
+from bench.methods.twin import JointObjective, pooler_layer
 from bench.nn.backbone import TransformerEncoder, load_backbone, remove_layer_norms, tokenize_rows
 from bench.nn.cael_layers import list_cael_layers
 from bench.nn.cross_attention import compute_twin_states
@@ -30,6 +30,7 @@ from bench.training.batch_encoding import pooled_states
 from bench.training.distillation import Distillation
 from bench.training.randomness import generator, own_random_state
 from bench.training.sentence_encoder import checkpoint_folder
+from tests.support import layered_encoders
 from tests.support.cli import Cli, records
 from tests.support.messages import missing_facts
 from tests.support.steps import same_step, toy_run
@@ -126,6 +127,18 @@ def test_both_towers_start_from_one_fresh_pooler(tiny_bert: Path) -> None:
         assert one is not None
         assert two is not None
         assert not torch.equal(one, two)  # started from one, not shared
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "distilbert"])
+def test_a_pretrained_pooler_is_the_one_that_ltn_reads(name: str) -> None:
+    model = layered_encoders.encoder(name)
+    layer = pooler_layer(model)
+    if name == "distilbert":  # has none
+        assert not layer.bias.any()
+        return
+    rows = torch.tensor([[5, 6, 7]])
+    output = model(input_ids=rows)
+    assert torch.allclose(torch.tanh(layer(output.last_hidden_state[:, 0])), output.pooler_output)
 
 
 def test_jtcse_without_caels_is_tncse_to_the_bit(tiny_bert: Path) -> None:
