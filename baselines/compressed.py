@@ -49,8 +49,7 @@ class CompressedEncoder:
 
     def __init__(self, base: Encoder, dims: int, kind: str) -> None:
         if dims > base.dim:
-            expected = f"1 to {base.dim}, the dimensions of the vectors"
-            raise InputError(f"dims {dims}", where="compressed.dims", expected=expected)
+            raise _dims_error(dims, base.dim)
         self.base, self.kind = base, kind
         self.dim = dims or base.dim
         self.facts: dict[str, str | int] = {**base.facts, "dim": self.dim}
@@ -62,6 +61,11 @@ class CompressedEncoder:
         vectors = self.base.encode(sentences, batch_tokens, progress)[:, : self.dim]
         form = _FORMS.get(self.kind)
         return np.ascontiguousarray(vectors if form is None else form(vectors))
+
+
+def _dims_error(dims: int, width: int) -> InputError:
+    expected = f"1 to {width}, the dimensions of the vectors"
+    return InputError(f"dims {dims}", where="compressed.dims", expected=expected)
 
 
 @add_method
@@ -106,6 +110,12 @@ class Compressed:
                 "neither dims nor dtype is given", where="--methods compressed", expected=expected
             )
         return {"of": str(options["of"])}
+
+    def check_widths(self, widths: Mapping[str, int | None], options: Mapping[str, OptionValue]) -> None:
+        """Refuse more dimensions than the method's backbone has."""
+        width = widths.get("of")
+        if width is not None and int(options["dims"]) > width:
+            raise _dims_error(int(options["dims"]), width)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of shorter vectors."""
