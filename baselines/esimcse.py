@@ -175,7 +175,7 @@ class ESimCSE(TrainedOnce):
         """Train on repeated words with a momentum queue, as :func:`bench.training.train_towers`."""
         config = context.config
         backbone = nn.load_backbone(context.model)
-        kept, room = int(config["max_length"]), nn.TransformerEncoder(backbone).max_length
+        kept, room = int(config["max_length"]), nn.TransformerEncoder(backbone, "avg").max_length
         rate, rule = float(config["repetition_rate"]), str(config["repetition_rule"])
         longest = kept + training.repetition_bound(kept, rate, rule)
         if longest > room and not repeats_words(context):

@@ -138,7 +138,7 @@ def _check_backbone(part: Cell) -> None:
     if check is None or part.model is None or not _is_transformer(part.model):
         return
     try:
-        check(_read_folder_facts(part.model), dict(part.options))
+        check(read_backbone_facts(part.model), dict(part.options))
     except InputError as error:
         error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
         raise
@@ -149,7 +149,7 @@ def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
     for _, owner, stage in cell.named_stages:
         if owner.model is None or not _is_transformer(owner.model):
             continue
-        length, most = dict(stage.spec.config).get("max_length"), _read_folder_facts(owner.model).positions
+        length, most = dict(stage.spec.config).get("max_length"), read_backbone_facts(owner.model).positions
         if not isinstance(length, int) or most is None or length <= most:
             continue
         sentences = training.texts[stage.spec.text].sentences
@@ -186,7 +186,7 @@ def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValu
     model = models.get(need.of)
     if model is None or not _is_transformer(model):  # still to be made, or of another kind of folder
         return None
-    return None if fulfils_need(_read_folder_facts(model), need.what, options) else model
+    return None if fulfils_need(read_backbone_facts(model), need.what, options) else model
 
 
 def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
@@ -262,7 +262,7 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         options = dict.fromkeys(filter(None, map(_suggest_options, refused)))
         expected = " or ".join(["another model", *options])
         hint = f"bench show hf:{model.path} lists the methods that can train on it"
-    if kind := _read_folder_facts(model).kind:
+    if kind := read_backbone_facts(model).kind:
         name += f" ({kind})"
     through = "" if part is cell else f", by its {part.card.name},"
     others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])
@@ -317,5 +317,6 @@ def _is_transformer(model: ModelFolder) -> bool:
 
 
 @cache
-def _read_folder_facts(model: ModelFolder) -> FolderFacts:
+def read_backbone_facts(model: ModelFolder) -> FolderFacts:
+    """Read a backbone's facts, once."""
     return folder_facts.read_folder_facts(model.path)
