@@ -280,7 +280,7 @@ def _suggest_options(missing: Sequence[MissingNeed]) -> str:
         if options is None:
             return ""
         texts = {name: str(value).lower() for name, value in options.items()}
-        if part is cell and asked.name == cell.card.name:
+        if part is cell and asked.name == cell.card.name and not cell.card.takes_methods:
             given = dict(asked.options) | texts
             start = method[: method.index("[")] if asked.options else method
             method = f"{start}[{','.join(f'{name}={text}' for name, text in given.items())}]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from bench.plan.backbones import read_backbone_facts
+from bench.plan.backbones import find_missing_needs, read_backbone_facts
 from bench.plan.cell import Cell
 from bench.training.encoder_options import OWN_POOLING, find_train_pooling
 
@@ -12,9 +12,11 @@ LAST = "last"
 
 
 def describe_poolings(cells: Iterable[Cell]) -> Iterator[str]:
-    """Yield a note for each row that trains and whose poolings deserve one."""
+    """Yield a note for each row that trains and whose poolings deserve one; none for a refused backbone."""
     rows = {cell.method: cell for cell in cells if cell.stages}
     for method, cell in rows.items():
+        if any(find_missing_needs(cell)):
+            continue
         options = dict(cell.options)
         default = cell.card.defaults.get("train_pooling", OWN_POOLING)
         trained, evaluated = find_train_pooling(options, OWN_POOLING), options.get("pooling")

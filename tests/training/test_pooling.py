@@ -122,6 +122,7 @@ def test_towers_are_pooled_alike(zoo: Zoo) -> None:
 TRAINED: list[tuple[str, str, str, dict[str, Any]]] = [
     *(("simcse", "bert", pooling, {}) for pooling in TRAIN_POOLINGS),
     ("simcse", "gpt2", "last", {}),
+    ("simcse", "llama", "last", {}),
     ("esimcse", "llama", "weighted_mean", {}),
     ("pcl", "gpt2", "avg", {"peer_mask": True}),
     ("unsee_byol", "distilbert", "mask", {}),
