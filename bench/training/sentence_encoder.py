@@ -18,10 +18,9 @@ from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
 from bench.eval.embedding_collapse import Collapse, collapse_figures
 from bench.method_card import DROPOUT
-from bench.nn.architecture import find_longest_input, find_token_types, inspect_model
+from bench.nn.architecture import find_token_types, inspect_model
 from bench.nn.backbone import (
     IndexedRows,
-    TokenRows,
     TransformerEncoder,
     load_backbone,
     silence_libraries,
@@ -36,7 +35,7 @@ from bench.training.checkpoint import Checkpoint
 from bench.training.distributed import is_first_process, seed_draws, sum_over_processes
 from bench.training.encoder_options import find_train_pooling
 from bench.training.loop import State, TrainResult, TrainSettings, train
-from bench.training.prompted_rows import MASK, PromptedRows
+from bench.training.prompted_rows import MASK, build_checked_rows
 from bench.training.randomness import check_dropout, own_random_state
 from bench.training.two_phase_step import Objective, as_objective
 from bench.version import __version__
@@ -188,7 +187,7 @@ def train_towers(
     config, models, checkpoint = context.config, [model for model, _ in towers], _make_checkpoint(context)
     trained = find_train_pooling(config, "")
     pooling = trained or pooling
-    rows = _build_rows(context, towers, numbered=numbered, prompted=pooling == MASK)
+    rows = build_checked_rows(context, towers, numbered=numbered, prompted=pooling == MASK)
     for model, tokenizer in towers:
         _prepare_tower(model, tokenizer, rows, context)
     known = {field.name for field in fields(TrainSettings)}
@@ -266,30 +265,6 @@ def _prepare_tower(model: nn.Module, tokenizer: Any, rows: IndexedRows, context:
     dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
     check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
     model.train(was_training)
-
-
-def _build_rows(
-    context: StageContext, towers: Sequence[Loaded], *, numbered: bool, prompted: bool
-) -> IndexedRows:
-    """Return the text's token rows; raises InputError for one that is longer than the model can read."""
-    max_length, tokenizer = int(context.config["max_length"]), towers[0][1]
-    longest = min(find_longest_input(model, tokenizer) for model, _ in towers)
-    if prompted:
-        in_prompt = PromptedRows(tokenizer, context.sentences, max_length, numbered=numbered)
-        if in_prompt.length > longest:
-            what = f"max_length {max_length} and the prompt are {in_prompt.length} tokens"
-            expected = f"a max_length up to {max_length - in_prompt.length + longest}"
-            raise InputError(f"{what}, the model's longest input has {longest}", expected=expected)
-        return in_prompt
-    rows = TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
-    if max_length > longest:
-        one = TokenRows(tokenizer, context.sentences, longest + 1)
-        long = next((number for number in range(len(one)) if len(one[number]) > longest), None)
-        if long is not None:
-            what = f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens"
-            expected = f"at most {longest}, the model's longest input"
-            raise InputError(what, expected=expected, hint=f"give --set METHOD.max_length={longest}")
-    return rows
 
 
 def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
