@@ -12,6 +12,7 @@ from bench.baselines.promptbert import (
     PROMPT_POOLING_OPTION,
     PromptedMethod,
     check_template_room,
+    keep_mask_pooling,
     train_prompted,
 )
 from bench.errors import InputError
@@ -190,7 +191,8 @@ class DenoSent(PromptedMethod):
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Describe the one stage."""
         card = self.card
-        config = {key: value for key, value in options.items() if key not in ("rtt", "pooling")}
+        own = keep_mask_pooling(card.name, options)
+        config = {key: value for key, value in own.items() if key not in ("rtt", "pooling")}
         text = TRAIN if options["rtt"] == "none" else paired(str(options["rtt"]))
         settings = tuple(sorted(config.items()))
         return (StageSpec(card.name, card.name, card.version, settings, self.train, text=text),)

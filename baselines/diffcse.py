@@ -13,6 +13,7 @@ from bench.lazy import torch
 from bench.method_card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, init_linear, usual_options
 
 HEAD_OPTION = Option(
@@ -264,6 +265,9 @@ class DiffCSE(TrainedOnce):
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Describe the one stage; sampled replacements have version 2 (the card's deviations)."""
+        if options["rtd_weight"]:
+            why = "has the prompt among the edited tokens"
+            check_train_pooling(self.card.name, options, PROMPTLESS, why, expected="rtd_weight=0 with it")
         (stage,) = super().stages(options)
         return (replace(stage, version=2) if options["replacement"] == "sample" else stage,)
 

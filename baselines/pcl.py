@@ -13,7 +13,8 @@ from bench.errors import InputError
 from bench.lazy import torch
 from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling
 from bench.training.recipe import ADAMW_EPS, TrainedOnce, init_linear, usual_options
 
 
@@ -207,6 +208,15 @@ class PCL(TrainedOnce):
         published_names=(("pcl", "as published: profile bert-base or roberta-base"),),
         padding_matters=True,
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: a pooling that its edits or its peer's padding would change."""
+        name = self.card.name
+        check_train_pooling(name, options, PROMPTLESS, "has its prompt's tokens edited too")
+        if options["peer_coop"] and not options["peer_mask"]:
+            why = "would pool the padding that the peer attends to"
+            check_train_pooling(name, options, ("cls",), why, expected="cls, or peer_mask=true with it")
+        return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train on edited views, as :func:`bench.training.train_towers`."""

@@ -14,7 +14,7 @@ from bench.errors import BenchError
 from bench.lazy import torch
 from bench.method_card import OWN_NORMS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.training.encoder_options import ENCODER_OPTIONS, find_train_pooling
 from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, init_linear, training_options
 
 SUB_VERSION = 1
@@ -97,10 +97,15 @@ def train_sub_encoder(context: StageContext) -> dict[str, Any]:
 
 
 def mean_cls_norm(tower: tuple[Any, Any], context: StageContext) -> float:
-    """Mean Euclidean norm of [CLS] over the first 100 training sentences (TNCSE, Figure 5)."""
+    """Mean Euclidean norm of [CLS] over the first 100 training sentences (TNCSE, Figure 5).
+
+    With another ``train_pooling`` it is of the vectors that were trained.
+    """
     import numpy as np
 
-    vectors = nn.TransformerEncoder(tower, "cls", device=context.device).encode(context.sentences[:100])
+    pooling = find_train_pooling(context.config, "cls")
+    encoder = nn.TransformerEncoder(tower, pooling, first_layer="layer1", device=context.device)
+    vectors = encoder.encode(context.sentences[:100])
     return float(np.linalg.norm(vectors.astype(np.float64), axis=1).mean())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.config.method_ids import parse_method
 from bench.encoder import Encoder, PairScorer
 from bench.method_card import DROPOUT, NEEDS, Need, OptionValue
-from bench.nn.architecture import find_longest_input, select_auto_class, state_size
+from bench.nn.architecture import find_longest_input, find_special_ids, select_auto_class, state_size
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import find_dropout_classes
 from bench.nn.folder_facts import FolderFacts, read_folder_facts
@@ -46,6 +46,8 @@ def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
     yield "missing", _join_some_names(missing) or "nothing"
     yield "not read", _join_some_names(unread) or "nothing"
     yield "tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
+    if not find_special_ids(tokenizer)[1]:
+        yield "sentence ends", "without a token of its own: pooling last reads the last word's state"
     if encoder is None:
         yield "longest input", f"{find_longest_input(model, tokenizer)} tokens"
         yield "dim", str(state_size(model))

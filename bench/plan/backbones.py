@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from bench.records.filesystem import user_cache_folder
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
 from bench.stages import TrainedMethod
+from bench.training.encoder_options import OWN_POOLING, find_train_pooling
 
 THREADS = 2  # threads that make a backbone, whatever its run uses: they change its last bits
 _SEED = 1
@@ -105,6 +106,7 @@ def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) 
 
 _TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))  # needs of every training of a transformer
 _POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN}
+_TRAIN_LAST = "train_pooling=last"  # the way out for want of a first token that sees the sentence
 
 
 def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None) -> None:
@@ -136,7 +138,7 @@ def _check_backbone(part: Cell) -> None:
     if check is None or part.model is None or not _is_transformer(part.model):
         return
     try:
-        check(_read_folder_facts(part.model), dict(part.options))
+        check(read_backbone_facts(part.model), dict(part.options))
     except InputError as error:
         error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
         raise
@@ -147,7 +149,7 @@ def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
     for _, owner, stage in cell.named_stages:
         if owner.model is None or not _is_transformer(owner.model):
             continue
-        length, most = dict(stage.spec.config).get("max_length"), _read_folder_facts(owner.model).positions
+        length, most = dict(stage.spec.config).get("max_length"), read_backbone_facts(owner.model).positions
         if not isinstance(length, int) or most is None or length <= most:
             continue
         sentences = training.texts[stage.spec.text].sentences
@@ -184,20 +186,43 @@ def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValu
     model = models.get(need.of)
     if model is None or not _is_transformer(model):  # still to be made, or of another kind of folder
         return None
-    return None if fulfils_need(_read_folder_facts(model), need.what, options) else model
+    return None if fulfils_need(read_backbone_facts(model), need.what, options) else model
 
 
 def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return a method's needs with these options, of its backbone and of the models that options name."""
     trains = any(option.name.split(".")[-1] == "dropout" for option in card.options)
     asked = [*_TRAINED, *card.needs] if trains else list(card.needs)
+    asked = _need_trained_pooling(card, asked, options)
     if options.get("pooler", "cls") == "cls":  # otherwise its own pooler reads the states
-        has_avg = any(option.name == "pooling" and "avg" in option.choices for option in card.options)
-        instead = "pooling=avg" if has_avg else ""
+        instead = _suggest_pooling(card, options)
         asked += [Need(what, "pooling", (name,), instead=instead) for name, what in _POOLINGS.items()]
     asked = [need for need in asked if need.holds(options)]
     trains_pooler = any(need.what == needs.POOLER_LAYER for need in asked)
     return [need for need in asked if not (trains_pooler and need.what == needs.POOLER)]
+
+
+def _need_trained_pooling(
+    card: MethodCard, asked: Sequence[Need], options: Mapping[str, OptionValue]
+) -> list[Need]:
+    """Return the needs with those of the pooling in training: a card's first token is that of its own."""
+    if not any(option.name == "train_pooling" for option in card.options):
+        return list(asked)
+    trained = find_train_pooling(options, OWN_POOLING)
+    if trained == OWN_POOLING:
+        way = {needs.FIRST_TOKEN: _TRAIN_LAST}
+        return [replace(need, instead=need.instead or way.get(need.what, "")) for need in asked]
+    left = [need for need in asked if need.what != needs.FIRST_TOKEN]
+    read = [Need(_POOLINGS[trained], instead=_TRAIN_LAST)] if trained in ("cls", "mask") else []
+    return [*left, *read]
+
+
+def _suggest_pooling(card: MethodCard, options: Mapping[str, OptionValue]) -> str:
+    """Return the setting in place of an inference pooling that a backbone lacks: the trained one, or avg."""
+    choices = {choice for option in card.options if option.name == "pooling" for choice in option.choices}
+    trained = find_train_pooling(options, "")
+    best = trained if trained in choices - {"cls", "mask"} else "avg"
+    return f"pooling={best}" if best in choices else ""
 
 
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
@@ -237,7 +262,7 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         options = dict.fromkeys(filter(None, map(_suggest_options, refused)))
         expected = " or ".join(["another model", *options])
         hint = f"bench show hf:{model.path} lists the methods that can train on it"
-    if kind := _read_folder_facts(model).kind:
+    if kind := read_backbone_facts(model).kind:
         name += f" ({kind})"
     through = "" if part is cell else f", by its {part.card.name},"
     others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])
@@ -255,7 +280,7 @@ def _suggest_options(missing: Sequence[MissingNeed]) -> str:
         if options is None:
             return ""
         texts = {name: str(value).lower() for name, value in options.items()}
-        if part is cell and asked.name == cell.card.name:
+        if part is cell and asked.name == cell.card.name and not cell.card.takes_methods:
             given = dict(asked.options) | texts
             start = method[: method.index("[")] if asked.options else method
             method = f"{start}[{','.join(f'{name}={text}' for name, text in given.items())}]"
@@ -292,5 +317,6 @@ def _is_transformer(model: ModelFolder) -> bool:
 
 
 @cache
-def _read_folder_facts(model: ModelFolder) -> FolderFacts:
+def read_backbone_facts(model: ModelFolder) -> FolderFacts:
+    """Read a backbone's facts, once."""
     return folder_facts.read_folder_facts(model.path)

@@ -30,6 +30,8 @@ from bench.training.negation import find_spacy_folder as find_spacy_folder
 from bench.training.negation import hash_folder_files as hash_folder_files
 from bench.training.negation import load_spacy_negation as load_spacy_negation
 from bench.training.negation import negate_by_rule as negate_by_rule
+from bench.training.prompted_rows import PromptedRows as PromptedRows
+from bench.training.prompted_rows import build_rows as build_rows
 from bench.training.randomness import generator as generator
 from bench.training.recipe import ADAMW_EPS as ADAMW_EPS
 from bench.training.recipe import CLS_VIEWS as CLS_VIEWS

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from bench.method_card import Option
+from collections.abc import Collection, Mapping
+
+from bench.errors import InputError
+from bench.method_card import Option, OptionValue
 
 TRAIN_POOLINGS = ("cls", "avg", "avg_first_last", "last", "weighted_mean", "mask")
 """Poolings that training can compare."""
+PROMPTLESS = TRAIN_POOLINGS[:-1]
+"""Those of plain rows: "mask" puts sentences into a prompt, which edits of a row would change."""
 OWN_POOLING = "auto"
 """Value of ``train_pooling`` for the method's own."""
 LORA_TARGETS = "all-linear"
@@ -35,3 +40,35 @@ ENCODER_OPTIONS = (
     ),
     Option("checkpoint_layers", False, "compute the layers again in the backward pass, to save memory"),
 )
+
+
+def find_train_pooling(config: Mapping[str, OptionValue], own: str) -> str:
+    """Return the pooling that a training compares, ``own`` where its settings leave it to the method."""
+    asked = str(config.get("train_pooling", OWN_POOLING))
+    return own if asked == OWN_POOLING else asked
+
+
+def check_train_pooling(
+    name: str,
+    options: Mapping[str, OptionValue],
+    allowed: Collection[str],
+    why: str,
+    *,
+    expected: str = "",
+) -> None:
+    """Raise InputError, in the plan, for a training pooling that a method can't have.
+
+    Args:
+        name: The method's name.
+        options: Its options.
+        allowed: Values besides "auto".
+        why: The reason, without a subject: it follows the value.
+        expected: What to give instead; by default the allowed values.
+    """
+    asked = find_train_pooling(options, OWN_POOLING)
+    if asked != OWN_POOLING and asked not in allowed:
+        raise InputError(
+            f"train_pooling={asked} {why}",
+            where=f"{name}.train_pooling",
+            expected=expected or f"one of {', '.join((OWN_POOLING, *allowed))}",
+        )

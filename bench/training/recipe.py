@@ -46,7 +46,7 @@ POOLING_OPTION = Option(
     "pooling",
     "cls",
     "what the trained encoder's vectors are; avg_first_last takes layer 1",
-    ("cls", "avg", "avg_first_last", "pooler"),
+    ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "last", "weighted_mean", "mask"),
 )
 
 
@@ -140,9 +140,8 @@ class PairColumns:
     """Token rows of a stage's positives and, for triplets, of its hard negatives."""
 
     def __init__(self, tokenizer: Any, context: StageContext) -> None:
-        longest = int(context.config["max_length"])
         others = filter(None, (context.partners, context.negatives))
-        self._others = [nn.TokenRows(tokenizer, column, longest) for column in others]
+        self._others = [training.build_rows(tokenizer, column, context.config) for column in others]
 
     @property
     def count(self) -> int:

@@ -18,16 +18,24 @@ from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
 from bench.eval.embedding_collapse import Collapse, collapse_figures
 from bench.method_card import DROPOUT
-from bench.nn.architecture import find_longest_input, find_token_types, inspect_model
-from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, silence_libraries
+from bench.nn.architecture import find_token_types, inspect_model
+from bench.nn.backbone import (
+    IndexedRows,
+    TransformerEncoder,
+    load_backbone,
+    silence_libraries,
+)
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.environment import collect_training_environment
 from bench.stages import ARITHMETIC, Report, StageContext, planned_steps
+from bench.training.batch_encoding import encode_with
 from bench.training.checkpoint import Checkpoint
 from bench.training.distributed import is_first_process, seed_draws, sum_over_processes
+from bench.training.encoder_options import find_train_pooling
 from bench.training.loop import State, TrainResult, TrainSettings, train
+from bench.training.prompted_rows import MASK, build_checked_rows
 from bench.training.randomness import check_dropout, own_random_state
 from bench.training.two_phase_step import Objective, as_objective
 from bench.version import __version__
@@ -164,7 +172,8 @@ def train_towers(
         towers: (model, tokenizer) of each; the first one's tokenizer makes the token rows.
         make_objective: From (model, ..., padding id) to a module that maps token rows to a loss.
         numbered: The module gets (sentence number, token row) pairs.
-        pooling: Pooling of the dev evaluation.
+        pooling: The method's own pooling, of the dev evaluation; the setting ``train_pooling`` goes first, in
+            all encoding of the objective too.
         select: Similarity whose Spearman chooses the checkpoint.
         collapse: Record how much of their space the dev sentences' vectors use, at every dev evaluation.
 
@@ -176,7 +185,9 @@ def train_towers(
         InputError: settings that suit the text or the model badly.
     """
     config, models, checkpoint = context.config, [model for model, _ in towers], _make_checkpoint(context)
-    rows = _build_rows(context, towers, numbered=numbered)
+    trained = find_train_pooling(config, "")
+    pooling = trained or pooling
+    rows = build_checked_rows(context, towers, numbered=numbered, prompted=pooling == MASK)
     for model, tokenizer in towers:
         _prepare_tower(model, tokenizer, rows, context)
     known = {field.name for field in fields(TrainSettings)}
@@ -187,12 +198,15 @@ def train_towers(
         halves = as_objective(objective)
         move_module(halves.module, context.device)
     _check_batches(settings, len(rows), halves.least)
-    parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
+    parts = [
+        TransformerEncoder(tower, pooling, first_layer="layer1", device=context.device) for tower in towers
+    ]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
     dev = DevEvaluation(context.dev_score, encoder, select, collapse, context.report)
     checkpoint.parts |= {"collapse": dev, "tokenizers": TokenizerState([t for _, t in towers])}
     seed_draws(context.seed, f"dropout/{context.role}")
-    with own_random_state(context.seed, f"dropout/{context.role}", context.device):
+    encoding = encode_with(trained, towers[0][1].mask_token_id)
+    with encoding, own_random_state(context.seed, f"dropout/{context.role}", context.device):
         result = train(
             objective,
             nn.ModuleList(models),
@@ -223,7 +237,7 @@ def _make_checkpoint(context: StageContext) -> Checkpoint:
     return Checkpoint(context.checkpoint, identity, context.device)
 
 
-def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:
+def _prepare_tower(model: nn.Module, tokenizer: Any, rows: IndexedRows, context: StageContext) -> None:
     """Set a model's dropout, send it to its device, and measure there that it draws as set.
 
     Reads two sentences of one length; random states stay. Raises InputError for token types, for padding that
@@ -251,21 +265,6 @@ def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: S
     dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
     check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
     model.train(was_training)
-
-
-def _build_rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
-    """Return the text's token rows; raises InputError for one that is longer than the model can read."""
-    max_length, tokenizer = int(context.config["max_length"]), towers[0][1]
-    longest = min(find_longest_input(model, tokenizer) for model, _ in towers)
-    rows = TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
-    if max_length > longest:
-        one = TokenRows(tokenizer, context.sentences, longest + 1)
-        long = next((number for number in range(len(one)) if len(one[number]) > longest), None)
-        if long is not None:
-            what = f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens"
-            expected = f"at most {longest}, the model's longest input"
-            raise InputError(what, expected=expected, hint=f"give --set METHOD.max_length={longest}")
-    return rows
 
 
 def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
