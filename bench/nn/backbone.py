@@ -66,19 +66,22 @@ def _set_level(logger: logging.Logger, level: int) -> None:
         logger.setLevel(level)
 
 
-def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any]:
-    """Load (model, tokenizer) from a folder in float32, quietly.
+def load_backbone(
+    folder: Path, *, needs_pooler: bool = False, dtype: torch.dtype = torch.float32
+) -> tuple[Any, Any]:
+    """Load (model, tokenizer) from a folder, quietly.
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
         needs_pooler: Refuse a checkpoint that lacks the pooler's weights.
+        dtype: Floating-point type of the weights; float32 buffers, such as rotary frequencies, stay float32.
 
     Raises:
         InputError: an incomplete folder: model, weights or padding token are missing.
     """
     # transformers draws weights that the checkpoint lacks
     with silence_libraries(), torch.random.fork_rng(devices=[]):
-        return _load_whole_model(folder, needs_pooler=needs_pooler)
+        return _load_whole_model(folder, needs_pooler=needs_pooler, dtype=dtype)
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
@@ -305,12 +308,11 @@ class TransformerEncoder:
         return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer, **types)
 
 
-def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+def _load_whole_model(folder: Path, *, needs_pooler: bool, dtype: torch.dtype) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, unread = load_folder(
-        folder, architecture.select_auto_class(untrusted_folder.read_model_type(folder)), expected=expected
-    )
+    kind = architecture.select_auto_class(untrusted_folder.read_model_type(folder))
+    model, tokenizer, missing, unread = load_folder(folder, kind, expected=expected, dtype=dtype)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     untrusted_folder.check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := folder_checks.find_projections(unread)):
@@ -328,9 +330,14 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 
 
 def load_folder(
-    folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
+    folder: Path,
+    kind: Any,
+    *,
+    what: str = "this model",
+    expected: str | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, Any, list[str], list[str]]:
-    """Load a folder in float32, quietly: (model, tokenizer, missing weights, unread weights).
+    """Load a folder in ``dtype``, quietly: (model, tokenizer, missing weights, unread weights).
 
     ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
     refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights.
@@ -341,7 +348,7 @@ def load_folder(
     try:
         with silence_libraries(), untrusted_folder.forbid_hub():
             model, info = kind.from_pretrained(
-                folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
+                folder, dtype=dtype, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used
