@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn import architecture, folder_checks, untrusted_folder
+from bench.nn.half_precision import get_build_dtype
 from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
 from bench.nn.layer_adapters import build_attention_mask
 from bench.nn.prompt_template import Prompt
@@ -67,21 +68,24 @@ def _set_level(logger: logging.Logger, level: int) -> None:
 
 
 def load_backbone(
-    folder: Path, *, needs_pooler: bool = False, dtype: torch.dtype = torch.float32
+    folder: Path, *, needs_pooler: bool = False, dtype: torch.dtype | None = None
 ) -> tuple[Any, Any]:
     """Load (model, tokenizer) from a folder, quietly.
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
         needs_pooler: Refuse a checkpoint that lacks the pooler's weights.
-        dtype: Floating-point type of the weights; float32 buffers, such as rotary frequencies, stay float32.
+        dtype: Floating-point type of the weights; buffers such as rotary frequencies stay float32. By default
+            float32, or the type of :func:`bench.nn.half_precision.build_at_precision`, of buffers too.
 
     Raises:
         InputError: an incomplete folder: model, weights or padding token are missing.
     """
     # transformers draws weights that the checkpoint lacks
+    kind = dtype or get_build_dtype()
     with silence_libraries(), torch.random.fork_rng(devices=[]):
-        return _load_whole_model(folder, needs_pooler=needs_pooler, dtype=dtype)
+        model, tokenizer = _load_whole_model(folder, needs_pooler=needs_pooler, dtype=kind)
+    return (model if dtype else model.to(kind)), tokenizer
 
 
 def remove_layer_norms(model: Any, count: int) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from bench.nn.backbone import load_backbone
+from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.half_precision import build_at_precision, cast_encoder, get_build_dtype
+from tests.support.zoo import ZOO
+
+SENTENCES = ["a small dog runs", "of", "", "a cat sleeps on the old table while the dog runs"]
 
 
 @pytest.mark.parametrize("name", ["bert", "qwen3"])
@@ -20,3 +25,19 @@ def test_a_folder_loads_in_the_type_that_is_asked_for(zoo: Callable[[str], Path]
         torch.testing.assert_close(given[key], weights.bfloat16(), rtol=0, atol=0)
     for key, values in lowered.named_buffers():  # such as rotary frequencies
         torch.testing.assert_close(values, whole.get_buffer(key), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("name", ZOO)
+def test_weights_loaded_low_give_the_vectors_of_a_cast(
+    zoo: Callable[[str], Path], name: str, precision: str
+) -> None:
+    whole = TransformerEncoder(zoo(name), "avg")
+    with build_at_precision(precision):
+        lowered = TransformerEncoder(zoo(name), "avg")
+    assert cast_encoder(lowered, precision) is lowered
+    assert get_build_dtype() == torch.float32
+    vectors = cast_encoder(whole, precision).encode(SENTENCES)
+    np.testing.assert_array_equal(lowered.encode(SENTENCES), vectors)
+    assert lowered.facts == whole.facts
+    assert (lowered.causal, lowered.sees_padding) == (whole.causal, whole.sees_padding)
