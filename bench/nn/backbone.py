@@ -33,6 +33,7 @@ from bench.nn.tokens import (
     pad_chunk,
     send_tensor,
 )
+from bench.nn.weight_reading import read_converted_tensors
 
 Loadable = Path | tuple[Any, Any]
 """A model folder, or a loaded (model, tokenizer)."""
@@ -350,7 +351,7 @@ def load_folder(
     untrusted_folder.check_folder(folder)
     folder_checks.check_weight_types(folder)
     try:
-        with silence_libraries(), untrusted_folder.forbid_hub():
+        with silence_libraries(), untrusted_folder.forbid_hub(), read_converted_tensors(dtype, folder):
             model, info = kind.from_pretrained(
                 folder, dtype=dtype, weights_only=True, output_loading_info=True, **safe
             )

@@ -19,6 +19,7 @@ from bench.nn.prompt_prefix import prompt_facts
 from bench.nn.st_modules import ModulePart, check_module_part, match_modules
 from bench.nn.tokens import default_batch_tokens, length_sorted_batches
 from bench.nn.untrusted_folder import check_modules, forbid_hub, list_inner_folders, loading_error
+from bench.nn.weight_reading import read_converted_tensors
 
 _SETTINGS = "config_sentence_transformers.json"
 _NEAR = 1e-4  # of the largest component, as in bench.nn.architecture
@@ -44,12 +45,13 @@ class SentenceTransformerEncoder:
 
         places = check_modules(folder)
         check_folder_kind(folder)
-        for place in dict.fromkeys((folder, *list_inner_folders(places))):
+        weights = tuple(dict.fromkeys((folder, *list_inner_folders(places))))
+        for place in weights:
             check_weight_types(place)
         part_facts: dict[str, str | int] = {}
         dtype = get_build_dtype()
         try:
-            with silence_libraries(), forbid_hub():
+            with silence_libraries(), forbid_hub(), read_converted_tensors(dtype, *weights):
                 self.model = SentenceTransformer(
                     str(folder),
                     device=device,
