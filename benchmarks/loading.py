@@ -81,7 +81,7 @@ def write_bin_shards(weights: dict[str, Any], folder: Path) -> None:
     """Write weights as files of torch, with their index."""
     import torch
 
-    names, places = list(weights), {}
+    names, places = list(weights), dict[str, str]()
     for number in range(SHARDS):
         file = f"pytorch_model-{number + 1:05d}-of-{SHARDS:05d}.bin"
         part = names[number::SHARDS]

@@ -86,7 +86,9 @@ def load_backbone(
     kind = dtype or get_build_dtype()
     with silence_libraries(), torch.random.fork_rng(devices=[]):
         model, tokenizer = _load_whole_model(folder, needs_pooler=needs_pooler, dtype=kind)
-    return (model if dtype else model.to(kind)), tokenizer
+    if dtype is None and kind != torch.float32:
+        model.to(kind)  # buffers too
+    return model, tokenizer
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
