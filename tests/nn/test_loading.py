@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from bench.nn.backbone import TransformerEncoder, load_backbone
+from bench.nn.encoder_folder import export_encoder
 from bench.nn.half_precision import build_at_precision, cast_encoder, get_build_dtype
+from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.zoo import ZOO
 
 SENTENCES = ["a small dog runs", "of", "", "a cat sleeps on the old table while the dog runs"]
@@ -41,3 +43,16 @@ def test_weights_loaded_low_give_the_vectors_of_a_cast(
     np.testing.assert_array_equal(lowered.encode(SENTENCES), vectors)
     assert lowered.facts == whole.facts
     assert (lowered.causal, lowered.sees_padding) == (whole.causal, whole.sees_padding)
+
+
+@pytest.mark.parametrize("name", ["modernbert", "bert"])
+def test_a_sentence_transformer_loaded_low_gives_the_vectors_of_a_cast(
+    zoo: Callable[[str], Path], tmp_path: Path, name: str
+) -> None:
+    export_encoder(TransformerEncoder(zoo(name), "avg"), tmp_path / "st", "card")
+    whole = SentenceTransformerEncoder(tmp_path / "st")
+    with build_at_precision("bf16"):
+        lowered = SentenceTransformerEncoder(tmp_path / "st")
+    assert cast_encoder(lowered, "bf16") is lowered
+    np.testing.assert_array_equal(lowered.encode(SENTENCES), cast_encoder(whole, "bf16").encode(SENTENCES))
+    assert lowered.facts == whole.facts
