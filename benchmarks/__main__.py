@@ -85,6 +85,7 @@ SCRIPTS = (
         "cost_curves",
         quick=("--method", "word_overlap", "--methods", "word_overlap", "--seeds", "1", "--suite", "toy"),
     ),
+    Script("loading", quick=("--megabytes", "2", "--loads", "bf16:fp32", "bin:fp32")),
     Script("memory", quick=("--sizes", "1000", "2000", "--dim", "8")),
     Script("import_mteb", quick=("--models", "3", "--copies", "2", "--check", "2")),
 )

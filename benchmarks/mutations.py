@@ -129,7 +129,7 @@ ENCODING = (
         "weights_in_half_precision",
         "precision",
         BACKBONE,
-        "folder, dtype=torch.float32, weights_only=True",
+        "folder, dtype=dtype, weights_only=True",
         'folder, dtype="auto", weights_only=True',
         RECOMPUTE,
     ),

@@ -42,7 +42,9 @@ def _check_seed(text: str, seed: int | None, where: str, *, has_seeds: bool) -> 
         raise InputError(what, where=where, hint="leave out --seed")
 
 
-def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBuilder, Encoder]:
+def prepare_encoder(
+    plan: Plan, checkpoint: str, where: str, *, precision: str = "fp32"
+) -> tuple[EncoderBuilder, Encoder]:
     """Return a one-cell plan's encoder and its builder; trains missing stages, refuses scorers of pairs."""
     from bench.encoder import PairScorer
     from bench.execution.encoder_builder import EncoderBuilder
@@ -61,7 +63,7 @@ def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBui
         total += planned_steps(config, size) * int(config["batch_size"])
     with progress_bar("train", total) as advance:
         builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
-        encoder = builder.encoder(checkpoint)
+        encoder = builder.encoder(checkpoint, precision)
     if isinstance(encoder, PairScorer):
         what = f"'{cell.method}' compares two sentences directly: it has no vectors"
         raise InputError(what, where=where)

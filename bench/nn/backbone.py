@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn import architecture, folder_checks, untrusted_folder
+from bench.nn.half_precision import get_build_dtype
 from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
 from bench.nn.layer_adapters import build_attention_mask
 from bench.nn.prompt_template import Prompt
@@ -32,6 +33,7 @@ from bench.nn.tokens import (
     pad_chunk,
     send_tensor,
 )
+from bench.nn.weight_reading import read_converted_tensors
 
 Loadable = Path | tuple[Any, Any]
 """A model folder, or a loaded (model, tokenizer)."""
@@ -66,19 +68,27 @@ def _set_level(logger: logging.Logger, level: int) -> None:
         logger.setLevel(level)
 
 
-def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any]:
-    """Load (model, tokenizer) from a folder in float32, quietly.
+def load_backbone(
+    folder: Path, *, needs_pooler: bool = False, dtype: torch.dtype | None = None
+) -> tuple[Any, Any]:
+    """Load (model, tokenizer) from a folder, quietly.
 
     Args:
         folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
         needs_pooler: Refuse a checkpoint that lacks the pooler's weights.
+        dtype: Floating-point type of the weights; buffers such as rotary frequencies stay float32. By default
+            float32, or the type of :func:`bench.nn.half_precision.build_at_precision`, of buffers too.
 
     Raises:
         InputError: an incomplete folder: model, weights or padding token are missing.
     """
     # transformers draws weights that the checkpoint lacks
+    kind = dtype or get_build_dtype()
     with silence_libraries(), torch.random.fork_rng(devices=[]):
-        return _load_whole_model(folder, needs_pooler=needs_pooler)
+        model, tokenizer = _load_whole_model(folder, needs_pooler=needs_pooler, dtype=kind)
+    if dtype is None and kind != torch.float32:
+        model.to(kind)  # buffers too
+    return model, tokenizer
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
@@ -305,12 +315,11 @@ class TransformerEncoder:
         return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer, **types)
 
 
-def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+def _load_whole_model(folder: Path, *, needs_pooler: bool, dtype: torch.dtype) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, unread = load_folder(
-        folder, architecture.select_auto_class(untrusted_folder.read_model_type(folder)), expected=expected
-    )
+    kind = architecture.select_auto_class(untrusted_folder.read_model_type(folder))
+    model, tokenizer, missing, unread = load_folder(folder, kind, expected=expected, dtype=dtype)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     untrusted_folder.check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := folder_checks.find_projections(unread)):
@@ -328,9 +337,14 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 
 
 def load_folder(
-    folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
+    folder: Path,
+    kind: Any,
+    *,
+    what: str = "this model",
+    expected: str | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, Any, list[str], list[str]]:
-    """Load a folder in float32, quietly: (model, tokenizer, missing weights, unread weights).
+    """Load a folder in ``dtype``, quietly: (model, tokenizer, missing weights, unread weights).
 
     ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
     refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights.
@@ -339,9 +353,9 @@ def load_folder(
     untrusted_folder.check_folder(folder)
     folder_checks.check_weight_types(folder)
     try:
-        with silence_libraries(), untrusted_folder.forbid_hub():
+        with silence_libraries(), untrusted_folder.forbid_hub(), read_converted_tensors(dtype, folder):
             model, info = kind.from_pretrained(
-                folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
+                folder, dtype=dtype, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used

@@ -70,13 +70,19 @@ def _list_tensors(file: Path) -> Iterator[tuple[str, str, int]]:
             yield str(name), names.get(tensor.dtype, str(tensor.dtype)), tensor.dim()
 
 
-def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
-    """Return a record's facts on the types of safetensors loaded as float32, the most used first."""
+def list_tensor_types(*folders: Path) -> Counter[str]:
+    """Count the tensors of each floating-point type in the safetensors of folders."""
     counts: Counter[str] = Counter()
-    for file in (file for folder in folders if folder for file in sorted(folder.glob("*.safetensors"))):
+    for file in (file for folder in folders for file in sorted(folder.glob("*.safetensors"))):
         for tensor in (read_tensor_header(file) or {}).values():
             if isinstance(tensor, dict) and tensor.get("dtype") in _NAMES:
                 counts[_NAMES[tensor["dtype"]]] += 1
+    return counts
+
+
+def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
+    """Return a record's facts on the types of safetensors loaded as float32, the most used first."""
+    counts = list_tensor_types(*filter(None, folders))
     facts: dict[str, str | int] = {"dtype": "float32"}
     if counts:
         facts["folder_dtype"] = "+".join(name for name, _ in counts.most_common())
