@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn import architecture, folder_checks, untrusted_folder
+from bench.nn import adapter_base, adapter_merge, architecture, folder_checks, untrusted_folder
 from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
 from bench.nn.layer_adapters import build_attention_mask
 from bench.nn.prompt_template import Prompt
@@ -333,8 +333,19 @@ def load_folder(
     """Load a folder in float32, quietly: (model, tokenizer, missing weights, unread weights).
 
     ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
-    refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights.
+    refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights. An
+    adapter is merged into its base model.
     """
+    with adapter_base.open_plain_folder(folder) as plain:
+        model, tokenizer, missing, unread = _load_plain_folder(plain, kind, what, expected)
+        if adapter_base.is_adapter(folder):
+            unread += adapter_merge.merge_adapter(model, folder)
+    return model, tokenizer, missing, unread
+
+
+def _load_plain_folder(
+    folder: Path, kind: Any, what: str, expected: str | None
+) -> tuple[Any, Any, list[str], list[str]]:
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     untrusted_folder.check_folder(folder)
     folder_checks.check_weight_types(folder)
