@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn import architecture, folder_checks, untrusted_folder
+from bench.nn import adapter_folder, architecture, folder_checks, lora, untrusted_folder
 from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
 from bench.nn.layer_adapters import build_attention_mask
 from bench.nn.prompt_template import Prompt
@@ -66,19 +66,46 @@ def _set_level(logger: logging.Logger, level: int) -> None:
         logger.setLevel(level)
 
 
-def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any]:
+def load_backbone(
+    folder: Path, *, needs_pooler: bool = False, keep_adapters: bool = False
+) -> tuple[Any, Any]:
     """Load (model, tokenizer) from a folder in float32, quietly.
 
     Args:
-        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
+        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only), or a
+            stage's folder of adapters, which are added to the weights of their base model.
         needs_pooler: Refuse a checkpoint that lacks the pooler's weights.
+        keep_adapters: Leave adapters in the model, with its weights frozen, for further training.
 
     Raises:
         InputError: an incomplete folder: model, weights or padding token are missing.
     """
     # transformers draws weights that the checkpoint lacks
     with silence_libraries(), torch.random.fork_rng(devices=[]):
-        return _load_whole_model(folder, needs_pooler=needs_pooler)
+        if not adapter_folder.is_adapter(folder):
+            return _load_whole_model(folder, needs_pooler=needs_pooler)
+        base = adapter_folder.find_base(folder)
+        model, tokenizer = load_backbone(base.path, needs_pooler=needs_pooler)
+        tokenizer = _load_adapter_tokenizer(folder, model, tokenizer)
+        lora.read_lora(model, folder)
+        if not keep_adapters:
+            lora.merge_lora(model)
+        return model, tokenizer
+
+
+def _load_adapter_tokenizer(folder: Path, model: Any, tokenizer: Any) -> Any:
+    """Return an adapter folder's own tokenizer, if it has one, otherwise its base model's."""
+    if not (folder / "tokenizer_config.json").is_file():
+        return tokenizer
+    try:
+        with untrusted_folder.forbid_hub():
+            own = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many kinds here
+        raise untrusted_folder.loading_error(error, folder.name, "its tokenizer") from error
+    untrusted_folder.check_tokenizer(own, folder, model.config)
+    architecture.check_vocabulary(model, own, folder.name)
+    architecture.set_padding_token(model, own, folder.name)
+    return own
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
