@@ -22,7 +22,8 @@ from bench.data.training_data import copy_files, has_embedded_text
 from bench.errors import BenchError, InputError
 from bench.execution.encoder_builder import make_cell_backbones
 from bench.execution.record_probes import find_probe_suite
-from bench.nn.model_folder import PRETRAINING, ModelFolder, hash_model, list_hashed_files
+from bench.nn.model_files import PRETRAINING, list_hashed_files
+from bench.nn.model_folder import ModelFolder, hash_model
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 from bench.records.environment import CHECKOUT_FOLDERS, FILE, ROUNDED, collect_provenance

@@ -14,7 +14,8 @@ from bench.nn.architecture import find_longest_input, select_auto_class, state_s
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import find_dropout_classes
 from bench.nn.folder_facts import FolderFacts, read_folder_facts
-from bench.nn.model_folder import hash_model, list_hashed_files
+from bench.nn.model_files import list_hashed_files
+from bench.nn.model_folder import hash_model
 from bench.nn.untrusted_folder import read_model_type
 from bench.plan.backbones import find_sufficient_options, fulfils_need, method_needs
 from bench.registry import METHODS

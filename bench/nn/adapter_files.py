@@ -1,7 +1,7 @@
 """LoRA adapters as peft saves them: settings and tensors, checked without torch and without peft.
 
-peft itself would import modules that ``adapter_config.json`` names. An adapter adds s B A to the matrix W of a
-module, with s = alpha / r, or alpha / sqrt(r) in rsLoRA.
+peft itself would import modules that ``adapter_config.json`` names. An adapter adds s B A to the matrix W of
+a module, with s = alpha / r, or alpha / sqrt(r) in rsLoRA.
 """
 
 from __future__ import annotations
@@ -17,13 +17,22 @@ from typing import Any
 from bench.errors import InputError
 from bench.nn.folder_checks import check_whole_file, is_head
 from bench.nn.folder_facts import read_tensor_header
+from bench.nn.lora_settings import CONFIG, WEIGHTS
 from bench.nn.untrusted_folder import read_settings
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 """Beginning of every tensor's name in an adapter file."""
 _READ = {
-    *("peft_type", "r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "target_modules", "bias"),
+    *(
+        "peft_type",
+        "r",
+        "lora_alpha",
+        "use_rslora",
+        "rank_pattern",
+        "alpha_pattern",
+        "target_modules",
+        "bias",
+    ),
     *("base_model_name_or_path", "revision", "init_lora_weights", "fan_in_fan_out"),
 }
 _WITHOUT_EFFECT = {
@@ -35,6 +44,7 @@ _WITHOUT_EFFECT = {
 _PLAIN_STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
 """Values of ``init_lora_weights`` that leave the base's weights as they are."""
 _EXPECTED = "LoRA or rsLoRA adapters of linear modules"
+_SAME_BASE = "the base model that it was trained on"
 _MERGE = "merge it with peft (merge_and_unload), and save the whole model"
 _TENSOR = re.compile(re.escape(PREFIX) + r"(.+)\.lora_([AB])\.weight")
 _PATTERN = re.compile(r"\^?(?:\w|\.|\\\.)+")
@@ -71,8 +81,8 @@ class Adapter:
 def read_adapter(folder: Path) -> Adapter:
     """Read an adapter folder's settings and the header of its weights.
 
-    Raises InputError for another kind of adapter, further trained weights, weights of a whole model in the same
-    folder, pickled weights, and settings that its tensors contradict.
+    Raises InputError for another kind of adapter, further trained weights, weights of a whole model in the
+    same folder, pickled weights, and settings that its tensors contradict.
     """
     _check_files(folder)
     settings = read_settings(folder / CONFIG)
@@ -111,21 +121,16 @@ def check_fit(adapter: Adapter, base: Path, model_type: object) -> None:
     where = f"{adapter.folder.name}/{WEIGHTS}"
     places = match_names(adapter.modules, shapes)
     for name, matrices in adapter.modules.items():
-        if is_head(name) or is_head(places.get(name, name)):
+        place = places.get(name)
+        if is_head(name) or is_head(place or name):
             what = f"it changes {name}, a head that sentence vectors bypass"
             raise InputError(what, where=where, expected="adapters of the encoder's modules")
-        place = places.get(name)
-        if place is None:
-            if "pooler" in name.split("."):
-                continue  # transformers draws one that a checkpoint lacks; only pooling=pooler reads it
+        if place is not None:
+            transposed = model_type in _TRANSPOSED
+            _check_shape(name, matrices, shapes[place], where, transposed=transposed)
+        elif "pooler" not in name.split("."):  # transformers draws one; only pooling=pooler reads it
             what = f"it changes {name}, which the base model {base.name} hasn't got"
-            raise InputError(what, where=where, expected="the base model that it was trained on")
-        shape = [matrices.outputs, matrices.inputs]
-        if model_type in _TRANSPOSED:
-            shape.reverse()
-        if shapes[place] != shape:
-            what = f"{name} is made for a matrix of {_join(shape)}, the base model's has {_join(shapes[place])}"
-            raise InputError(what, where=where, expected="the base model that it was trained on")
+            raise InputError(what, where=where, expected=_SAME_BASE)
     _check_layers(adapter, [*shapes], where)
 
 
@@ -152,8 +157,22 @@ def match_names(modules: Iterable[str], known: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def _check_shape(name: str, matrices: Matrices, own: Sequence[int], where: str, *, transposed: bool) -> None:
+    shape = [matrices.outputs, matrices.inputs]
+    if transposed:
+        shape.reverse()
+    if [*own] != shape:
+        what = f"{name} is made for a matrix of {_join(shape)}, the base model's has {_join(own)}"
+        raise InputError(what, where=where, expected=_SAME_BASE)
+
+
 def _check_files(folder: Path) -> None:
-    whole = ("model.safetensors", "model.safetensors.index.json", "pytorch_model*.bin*", "model-*.safetensors")
+    whole = (
+        "model.safetensors",
+        "model.safetensors.index.json",
+        "pytorch_model*.bin*",
+        "model-*.safetensors",
+    )
     both = next((file.name for pattern in whole for file in sorted(folder.glob(pattern))), None)
     if both is not None:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from bench.errors import InputError
-from bench.nn.adapter_files import PREFIX, WEIGHTS, match_names, read_adapter
+from bench.nn.adapter_files import PREFIX, match_names, read_adapter
+from bench.nn.lora_settings import WEIGHTS
 
 
 @torch.no_grad()
-def merge_adapter(model: nn.Module, folder: Path) -> list[str]:
+def merge_adapter(model: nn.Module, folder: Path, missing: Collection[str] = ()) -> list[str]:
     """Add a folder's adapter to a model's weights, in place; return the names of the tensors left out.
 
-    Only those of a pooler that the model lacks are left out. Raises InputError for an unreadable file, and for
-    modules or shapes that differ from the model's.
+    Only those of a pooler whose weights are ``missing`` are left out. Raises InputError for an unreadable
+    file, and for modules or shapes that differ from the model's.
     """
     adapter, where = read_adapter(folder), f"{folder.name}/{WEIGHTS}"
     try:
@@ -33,7 +35,8 @@ def merge_adapter(model: nn.Module, folder: Path) -> list[str]:
     left_out: list[str] = []
     for name, matrices in adapter.modules.items():
         keys = [f"{PREFIX}{name}.lora_{part}.weight" for part in "AB"]
-        if name not in places and "pooler" in name.split("."):
+        absent = name not in places or f"{places[name]}.weight" in missing
+        if absent and "pooler" in name.split("."):
             left_out += keys
             continue
         if name not in places:
@@ -46,7 +49,9 @@ def merge_adapter(model: nn.Module, folder: Path) -> list[str]:
             change = change.T
         weight = module.weight
         if weight.shape != change.shape:
-            what = f"{name} is made for a matrix of {tuple(change.shape)}, the base's has {tuple(weight.shape)}"
+            what = (
+                f"{name} is made for a matrix of {tuple(change.shape)}, the base's has {tuple(weight.shape)}"
+            )
             raise InputError(what, where=where, expected="the base model that it was trained on")
         weight.copy_((weight.float() + change.to(weight.device)).to(weight.dtype))
     return left_out

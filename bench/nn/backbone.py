@@ -18,7 +18,15 @@ from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn import adapter_base, adapter_merge, architecture, folder_checks, untrusted_folder
+from bench.nn import (
+    adapter_folder,
+    adapter_merge,
+    adapter_view,
+    architecture,
+    folder_checks,
+    lora,
+    untrusted_folder,
+)
 from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
 from bench.nn.layer_adapters import build_attention_mask
 from bench.nn.prompt_template import Prompt
@@ -66,19 +74,44 @@ def _set_level(logger: logging.Logger, level: int) -> None:
         logger.setLevel(level)
 
 
-def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any]:
+def load_backbone(
+    folder: Path, *, needs_pooler: bool = False, keep_adapters: bool = False
+) -> tuple[Any, Any]:
     """Load (model, tokenizer) from a folder in float32, quietly.
 
     Args:
-        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
+        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only), or a
+            stage's folder of adapters, which are added to the weights of their base model.
         needs_pooler: Refuse a checkpoint that lacks the pooler's weights.
+        keep_adapters: Leave adapters in the model, with its weights frozen, for further training.
 
     Raises:
         InputError: an incomplete folder: model, weights or padding token are missing.
     """
     # transformers draws weights that the checkpoint lacks
     with silence_libraries(), torch.random.fork_rng(devices=[]):
-        return _load_whole_model(folder, needs_pooler=needs_pooler)
+        if not keep_adapters or not adapter_folder.is_adapter(folder):
+            return _load_whole_model(folder, needs_pooler=needs_pooler)
+        base = adapter_folder.find_base(folder)
+        model, tokenizer = load_backbone(base.path, needs_pooler=needs_pooler)
+        tokenizer = _load_adapter_tokenizer(folder, model, tokenizer)
+        lora.read_lora(model, folder)
+        return model, tokenizer
+
+
+def _load_adapter_tokenizer(folder: Path, model: Any, tokenizer: Any) -> Any:
+    """Return an adapter folder's own tokenizer, if it has one, otherwise its base model's."""
+    if not (folder / "tokenizer_config.json").is_file():
+        return tokenizer
+    try:
+        with untrusted_folder.forbid_hub():
+            own = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many kinds here
+        raise untrusted_folder.loading_error(error, folder.name, "its tokenizer") from error
+    untrusted_folder.check_tokenizer(own, folder, model.config)
+    architecture.check_vocabulary(model, own, folder.name)
+    architecture.set_padding_token(model, own, folder.name)
+    return own
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
@@ -199,8 +232,7 @@ class TransformerEncoder:
             "dim": self.dim,
             "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
-            **folder_checks.dtype_facts(folder),
-            **(untrusted_folder.find_ignored_code(folder) if folder else {}),
+            **_folder_facts(folder),
         }
         if self.model.config.model_type in architecture.ENCODERS_OF_PAIRS:
             self.facts["states"] = "the encoder's"
@@ -305,12 +337,18 @@ class TransformerEncoder:
         return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer, **types)
 
 
+def _folder_facts(folder: Path | None) -> dict[str, str | int]:
+    if folder is None:
+        return folder_checks.dtype_facts(None)
+    with adapter_view.open_plain_folder(folder) as plain:
+        facts = {**folder_checks.dtype_facts(plain), **untrusted_folder.find_ignored_code(plain)}
+    return facts | adapter_view.adapter_facts(folder)
+
+
 def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, unread = load_folder(
-        folder, architecture.select_auto_class(untrusted_folder.read_model_type(folder)), expected=expected
-    )
+    model, tokenizer, missing, unread = load_folder(folder, expected=expected)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     untrusted_folder.check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := folder_checks.find_projections(unread)):
@@ -328,18 +366,19 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 
 
 def load_folder(
-    folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
+    folder: Path, kind: Any = None, *, what: str = "this model", expected: str | None = None
 ) -> tuple[Any, Any, list[str], list[str]]:
     """Load a folder in float32, quietly: (model, tokenizer, missing weights, unread weights).
 
-    ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
-    refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights. An
-    adapter is merged into its base model.
+    ``kind`` is transformers' class for the model, by default that of its encoder. InputError, with ``what``
+    and ``expected`` in its words, refuses a folder that is unloadable, would run or fetch something, or has
+    quantised or unread weights. An adapter is merged into its base model.
     """
-    with adapter_base.open_plain_folder(folder) as plain:
+    with adapter_view.open_plain_folder(folder) as plain:
+        kind = kind or architecture.select_auto_class(untrusted_folder.read_model_type(plain))
         model, tokenizer, missing, unread = _load_plain_folder(plain, kind, what, expected)
-        if adapter_base.is_adapter(folder):
-            unread += adapter_merge.merge_adapter(model, folder)
+        if adapter_folder.is_adapter(folder):
+            unread += adapter_merge.merge_adapter(model, folder, missing)
     return model, tokenizer, missing, unread
 
 

@@ -11,12 +11,12 @@ from bench.config.method_ids import split_argument
 from bench.config.run_spec import MethodRequest
 from bench.data.word_vectors import FORM, read_dimension, strip_endings
 from bench.errors import BenchError, InputError
-from bench.nn.adapter_base import AdapterBase, check_adapters, find_bases, hash_with_bases
-from bench.nn.adapter_files import CONFIG
+from bench.nn.adapter_folder import AdapterBase, find_bases, hash_with_bases
+from bench.nn.adapter_view import check_adapters
 from bench.nn.folder_facts import count_layers, read_json_object
+from bench.nn.lora_settings import CONFIG
 from bench.nn.model_files import LATER_PARTS, WEIGHTS, find_cached_model, hash_file, hash_files
 from bench.registry import discover
-
 
 _DESCRIPTIONS = ("config.json", "modules.json", "twin.json", CONFIG)
 """A model folder has one of these files."""

@@ -20,6 +20,7 @@ from bench.method_card import NEEDS, MethodCard, Need, OptionValue
 from bench.nn import folder_facts, model_folder
 from bench.nn.folder_checks import check_model_files
 from bench.nn.folder_facts import FolderFacts
+from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
 from bench.records.filesystem import user_cache_folder
@@ -86,11 +87,11 @@ def backbone_cache_folder() -> Path:
 def check_backbone_recipe(path: Path, recipe: str) -> None:
     """Raise DataError unless the training facts in a folder match the recipe."""
     try:
-        facts = json.loads((path / model_folder.PRETRAINING).read_text(encoding="utf-8"))
+        facts = json.loads((path / PRETRAINING).read_text(encoding="utf-8"))
         model, text = facts["backbone"]["sha256"], facts["text"]["sha256"]
         made = _recipe_hash(facts["settings"], facts["seed"], model, text)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"{model_folder.PRETRAINING} does not say how this model was made"
+        what = f"{PRETRAINING} does not say how this model was made"
         raise DataError(what, where=path.name, hint=f"remove {path}") from error
     if made != recipe:
         what = "this model was made from another model, text or settings than the profile says"

@@ -1,30 +1,27 @@
-"""The base model of an adapter: found on this machine, checked by its hash, and joined with the adapter's files.
+"""Folders of adapters: they hold no model, and name the one that they belong to.
 
-transformers would follow ``adapter_config.json`` to another model itself. So loaders get a plain folder from
-:func:`open_plain_folder`: the base's configuration and weights with the adapter's tokenizer and modules.
+That base model is found on this machine, and checked by its hash.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bench.errors import InputError
-from bench.nn import adapter_files
-from bench.nn.adapter_files import CONFIG, WEIGHTS, Adapter
 from bench.nn.folder_checks import list_weight_files
 from bench.nn.folder_facts import read_json_object
+from bench.nn.lora_settings import CONFIG
 from bench.nn.model_files import find_cached_model, hash_files, read_hub_name
-from bench.nn.untrusted_folder import list_inner_folders, read_model_type, read_settings
+from bench.nn.untrusted_folder import list_inner_folders, read_settings
 
 BASE = "adapter_base.json"
 """The file by which bench names an adapter's base: name, hash, and in the stage cache its path."""
@@ -33,13 +30,6 @@ _REFERENCE = re.compile(r"[\w .@+,()=\[\]/\\:-]{1,1000}")
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][\w./-]{0,99}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NOT_TOKENIZER = {
-    *("config.json", "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
-    *("bench.json", "generation_config.json"),
-}
-_TOKENIZER = ("*.json", "vocab.txt", "merges.txt", "*.model", "bpe.codes", "dict.txt", "*.spm", "*.jinja")
-_BOOKKEEPING = {"_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version", "use_cache"}
-"""Settings of config.json that may differ between an adapter's folder and its base."""
 _offered: ContextVar[tuple[Path, ...]] = ContextVar("offered", default=())
 
 
@@ -51,6 +41,25 @@ class AdapterBase:
     name: str  # hub name, name in adapter_base.json, or the folder's last name
     sha256: str
     place: str = ""  # folder of its adapter in the model's folder, "" for the folder itself
+
+
+class NamedModel(Protocol):
+    """A model on this machine with its name and hash, such as a ``ModelFolder``."""
+
+    @property
+    def path(self) -> Path:
+        """Return its folder."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Return its name in records."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Return its hash."""
+        ...
 
 
 def is_adapter(folder: Path) -> bool:
@@ -70,7 +79,11 @@ def list_adapters(folder: Path) -> list[Path]:
     for place in list_inner_folders([place for place in inner if place.resolve().is_relative_to(inside)]):
         if place.resolve().is_relative_to(inside):
             places.append(place)
-    return [place for place in {place.resolve(): place for place in reversed(places)}.values() if is_adapter(place)]
+    return [
+        place
+        for place in {place.resolve(): place for place in reversed(places)}.values()
+        if is_adapter(place)
+    ]
 
 
 def find_bases(folder: Path) -> tuple[AdapterBase, ...]:
@@ -90,15 +103,6 @@ def hash_with_bases(folder: Path, bases: Sequence[AdapterBase]) -> str:
         return sha256
     lines = [sha256, *(f"{base.place}\0{base.sha256}" for base in bases)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def check_adapters(folder: Path) -> None:
-    """Raise InputError for adapters of a model folder that can't be read, or don't fit their base."""
-    for place in list_adapters(folder):
-        adapter = adapter_files.read_adapter(place)
-        base = find_base(place)
-        _check_config(adapter, base)
-        adapter_files.check_fit(adapter, base.path, read_model_type(base.path))
 
 
 def find_base(folder: Path) -> AdapterBase:
@@ -134,6 +138,21 @@ def find_base(folder: Path) -> AdapterBase:
     )
 
 
+def write_adapter(model: Any, tokenizer: Any, folder: Path, base: NamedModel) -> None:
+    """Write a stage's adapter folder: adapter, tokenizer, and the base with its path."""
+    from bench.nn import lora
+
+    lora.write_lora(model, folder, base.name)
+    tokenizer.save_pretrained(folder)
+    write_base(folder, base, path=str(base.path.resolve()))
+
+
+def write_base(folder: Path, base: NamedModel, **more: str) -> None:
+    """Write the file that names an adapter's base."""
+    facts = {"schema": SCHEMA, "name": base.name, "sha256": base.sha256, **more}
+    (folder / BASE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8", newline="\n")
+
+
 @contextmanager
 def offer_bases(paths: Sequence[Path]) -> Iterator[None]:
     """Look for bases in these folders too, within the block; their hashes are checked as ever."""
@@ -142,30 +161,6 @@ def offer_bases(paths: Sequence[Path]) -> Iterator[None]:
         yield
     finally:
         _offered.reset(before)
-
-
-@contextmanager
-def open_plain_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder whose adapters are replaced by their base models; links, in place of copies.
-
-    A folder without adapters is yielded itself. The caller adds the adapters to the loaded model.
-    """
-    adapters = list_adapters(folder)
-    if not adapters:
-        yield folder
-        return
-    check_adapters(folder)
-    with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-        plain = Path(scratch) / (folder.name or folder.resolve().name)
-        plain.mkdir()
-        if len(adapters) > 1 or not is_adapter(folder) or (folder / "modules.json").is_file():
-            _link_tree(folder, plain)
-        else:
-            _link_files(folder, plain)
-        for place in adapters:
-            target = plain / place.relative_to(folder)
-            _replace_adapter(place, find_base(place), target)
-        yield plain
 
 
 def _check_pin(pin: dict[str, Any], where: str) -> None:
@@ -188,7 +183,9 @@ def _check_reference(settings: dict[str, Any], pin: dict[str, Any], where: str) 
     _check_name(reference, where)
     revision = settings.get("revision")
     if revision is not None and not (isinstance(revision, str) and _REVISION.fullmatch(revision)):
-        raise InputError(f"its revision of the base is {str(revision)[:100]!r}", where=where, expected="a commit")
+        raise InputError(
+            f"its revision of the base is {str(revision)[:100]!r}", where=where, expected="a commit"
+        )
     return reference
 
 
@@ -200,9 +197,7 @@ def _check_name(name: object, where: str) -> None:
         raise InputError(what, where=where, expected=expected)
 
 
-def _list_candidates(
-    folder: Path, reference: str, pin: dict[str, Any], revision: object
-) -> Iterator[Path]:
+def _list_candidates(folder: Path, reference: str, pin: dict[str, Any], revision: object) -> Iterator[Path]:
     """Yield the folders that may be a base, each once."""
     names = dict.fromkeys((reference, str(pin.get("name") or reference)))
     paths = [*_offered.get()]
@@ -231,8 +226,10 @@ def _read_base(folder: Path, path: Path, name: str | None) -> AdapterBase:
     """Return a base with its hash; raises InputError for an adapter or a folder without weights."""
     where = f"{folder.name}/{CONFIG}"
     if is_adapter(path):
-        what = "it is its own base model" if path.resolve() == folder.resolve() else (
-            f"its base model {path.name} is an adapter too"
+        what = (
+            "it is its own base model"
+            if path.resolve() == folder.resolve()
+            else (f"its base model {path.name} is an adapter too")
         )
         hint = "merge the base with its own base first: bench export hf:BASE --out DIR"
         raise InputError(what, where=where, expected="a whole model", hint=hint)
@@ -254,56 +251,6 @@ def hash_base(folder: Path) -> str:
     if key not in _hashes:
         _hashes[key] = hash_files(folder)
     return _hashes[key]
-
-
-def _check_config(adapter: Adapter, base: AdapterBase) -> None:
-    """Refuse a config.json next to an adapter that describes another model than the base."""
-    own = adapter.folder / "config.json"
-    if not own.is_file():
-        return
-    settings, others = read_settings(own), read_settings(base.path / "config.json")
-    for name in settings.keys() & others.keys() - _BOOKKEEPING:
-        if settings[name] != others[name]:
-            what = f"{name} is {str(settings[name])[:100]!r} there, and {str(others[name])[:100]!r} in the base "
-            what += f"model {base.name}"
-            raise InputError(what, where=f"{adapter.folder.name}/config.json", expected="the base's settings")
-
-
-def _replace_adapter(adapter: Path, base: AdapterBase, target: Path) -> None:
-    """Put a base's configuration and weights in place of an adapter's files, and a missing tokenizer."""
-    for name in (CONFIG, WEIGHTS, BASE, "config.json"):
-        (target / name).unlink(missing_ok=True)
-    _link(base.path / "config.json", target / "config.json")
-    for file in (*list_weight_files(base.path), *base.path.glob("*.index.json")):
-        _link(file, target / file.name)
-    if (adapter / "tokenizer_config.json").is_file() or (adapter / "tokenizer.json").is_file():
-        return
-    for file in (file for pattern in _TOKENIZER for file in base.path.glob(pattern)):
-        known = file.name in _NOT_TOKENIZER or file.name.endswith(".index.json")
-        if file.is_file() and not known and not (target / file.name).exists():
-            _link(file, target / file.name)
-
-
-def _link_files(source: Path, target: Path) -> None:
-    for file in source.iterdir():
-        if file.is_file():
-            _link(file, target / file.name)
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    """Link a folder's files, and those of folders in it; a link to a folder stays out, as in the hash."""
-    _link_files(source, target)
-    for entry in source.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            (target / entry.name).mkdir()
-            _link_tree(entry, target / entry.name)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        target.symlink_to(source.resolve())
-    except (OSError, NotImplementedError):  # Windows may forbid links
-        shutil.copyfile(source, target)
 
 
 def _last_name(name: str) -> str:
