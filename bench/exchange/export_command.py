@@ -52,6 +52,12 @@ _OF_SCORES = ("layout", "out", "results", "campaign", "profile", "suites", "data
     help="Checkpoint that the dev set selected, or the last one.",
 )
 @strict_option(
+    "--adapter",
+    is_flag=True,
+    panel=Panel.MAIN,
+    help="Write the LoRA adapter by itself, without its base model; by default they are merged.",
+)
+@strict_option(
     "--vectors",
     "source",
     metavar="FILE|-",
@@ -85,6 +91,7 @@ def export_command(
     seed: int | None,
     out: Path,
     checkpoint: str,
+    adapter: bool,
     source: str | None,
     block: int,
     layout: str | None,
@@ -129,7 +136,7 @@ def export_command(
 
         check_target(out)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
-        save_encoder(plan, builder, encoder, checkpoint, out, commit=finish_command)
+        save_encoder(plan, builder, encoder, checkpoint, out, adapter=adapter, commit=finish_command)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
 
@@ -140,6 +147,8 @@ def save_encoder(
     encoder: Encoder,
     checkpoint: str,
     out: Path,
+    *,
+    adapter: bool = False,
     commit: Callable[[], object] = lambda: None,
 ) -> None:
     """Write a one-cell plan's encoder with its model card; raises as ``export_encoder``."""
@@ -150,4 +159,4 @@ def save_encoder(
     index = model_card.build_model_index(plan.jobs[0].cell.describe(), plan, records, checkpoint)
     facts = {**model_card.collect_model_facts(builder), "model_index": index}
     card = model_card.build_model_card(builder, records, checkpoint)
-    export_encoder(encoder, out, card, facts, commit=commit)
+    export_encoder(encoder, out, card, facts, adapter=adapter, commit=commit)

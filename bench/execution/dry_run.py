@@ -20,6 +20,7 @@ from bench.eval.suite_measures import measure_of
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.monitor import format_duration
 from bench.execution.stage_cache import CHECKPOINTS, StageCache
+from bench.nn.adapter_view import open_plain_folder
 from bench.nn.device import torch_threads
 from bench.nn.model_folder import ModelFolder, RecipeModel, count_weights, explain_hash_change
 from bench.plan.cell import Cell
@@ -219,7 +220,8 @@ def describe_checkpoints(jobs: Iterable[Job], cache: StageCache) -> str | None:
             if owner.model is None or cache.find(stage) is not None:
                 continue
             towers = len({own.spec.role for own in owner.stages} & set(stage.spec.inputs))
-            sizes.append(estimate_checkpoint_size(count_weights(owner.model.path)) * max(1, towers))
+            with open_plain_folder(owner.model.path) as plain:
+                sizes.append(estimate_checkpoint_size(count_weights(plain)) * max(1, towers))
     if not sizes:
         return None
     size = f"about {max(sizes) / 1e6:,.1f} MB" if max(sizes) else "four times its weights"
@@ -293,5 +295,6 @@ def _describe_text(text: Corpus) -> str:
 def _describe_folder(folder: ModelFolder) -> str:
     if isinstance(folder, RecipeModel) and not folder.sha256:
         return f"{folder.name}, made first by: bench {' '.join(folder.command)} --out {folder.path}"
-    parts = (folder.name, f"sha256 {folder.sha256[:12]}", explain_hash_change(folder.path))
+    bases = [f"adapter of {base.name} {base.sha256[:12]}" for base in getattr(folder, "bases", ())]
+    parts = (folder.name, f"sha256 {folder.sha256[:12]}", *bases, explain_hash_change(folder.path))
     return ", ".join(filter(None, parts))

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +20,7 @@ from typing import Any, Protocol
 from bench.errors import InputError
 from bench.nn.folder_checks import list_weight_files
 from bench.nn.folder_facts import read_json_object
-from bench.nn.lora_settings import CONFIG
+from bench.nn.lora_settings import CONFIG, WEIGHTS
 from bench.nn.model_files import find_cached_model, hash_files, read_hub_name
 from bench.nn.untrusted_folder import list_inner_folders, read_settings
 
@@ -145,6 +146,16 @@ def write_adapter(model: Any, tokenizer: Any, folder: Path, base: NamedModel) ->
     lora.write_lora(model, folder, base.name)
     tokenizer.save_pretrained(folder)
     write_base(folder, base, path=str(base.path.resolve()))
+
+
+def copy_adapter(source: Path, target: Path) -> None:
+    """Copy an adapter's configuration and weights; its base gets the hub name, or a name without a path."""
+    base, settings = find_base(source), read_settings(source / CONFIG)
+    settings["base_model_name_or_path"] = base.name
+    text = json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)
+    (target / CONFIG).write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    shutil.copyfile(source / WEIGHTS, target / WEIGHTS)
+    write_base(target, base)
 
 
 def write_base(folder: Path, base: NamedModel, **more: str) -> None:

@@ -14,6 +14,7 @@ from transformers.pytorch_utils import Conv1D
 
 from bench.errors import InputError
 from bench.nn.adapter_files import PREFIX, match_names, read_adapter
+from bench.nn.architecture import ENCODERS_OF_PAIRS
 from bench.nn.lora_settings import WEIGHTS
 
 
@@ -21,8 +22,8 @@ from bench.nn.lora_settings import WEIGHTS
 def merge_adapter(model: nn.Module, folder: Path, missing: Collection[str] = ()) -> list[str]:
     """Add a folder's adapter to a model's weights, in place; return the names of the tensors left out.
 
-    Only those of a pooler whose weights are ``missing`` are left out. Raises InputError for an unreadable
-    file, and for modules or shapes that differ from the model's.
+    Left out are those of a pooler whose weights are ``missing``, and of the decoder of an encoder alone.
+    Raises InputError for an unreadable file, and for modules or shapes that differ from the model's.
     """
     adapter, where = read_adapter(folder), f"{folder.name}/{WEIGHTS}"
     try:
@@ -36,7 +37,7 @@ def merge_adapter(model: nn.Module, folder: Path, missing: Collection[str] = ())
     for name, matrices in adapter.modules.items():
         keys = [f"{PREFIX}{name}.lora_{part}.weight" for part in "AB"]
         absent = name not in places or f"{places[name]}.weight" in missing
-        if absent and "pooler" in name.split("."):
+        if absent and _is_bypassed(name, model):
             left_out += keys
             continue
         if name not in places:
@@ -55,3 +56,10 @@ def merge_adapter(model: nn.Module, folder: Path, missing: Collection[str] = ())
             raise InputError(what, where=where, expected="the base model that it was trained on")
         weight.copy_((weight.float() + change.to(weight.device)).to(weight.dtype))
     return left_out
+
+
+def _is_bypassed(name: str, model: Any) -> bool:
+    """Test for a module that a model was loaded without."""
+    parts = name.split(".")
+    encoder_alone = model.config.model_type in ENCODERS_OF_PAIRS and "decoder" in parts
+    return "pooler" in parts or encoder_alone

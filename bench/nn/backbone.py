@@ -221,6 +221,7 @@ class TransformerEncoder:
             )
         if pooling == "cls" and not is_layered(self.model):
             architecture.check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
+        self.adapter = folder if folder is not None and adapter_folder.is_adapter(folder) else None
         self.model.to(device)
         self.max_length = architecture.find_longest_input(self.model, self.tokenizer)
         self._table = architecture.find_table_limit(self.model, self.tokenizer)

@@ -18,6 +18,8 @@ from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
 from bench.method_card import NEEDS, MethodCard, Need, OptionValue
 from bench.nn import folder_facts, model_folder
+from bench.nn.adapter_folder import is_adapter
+from bench.nn.adapter_view import open_plain_folder
 from bench.nn.folder_checks import check_model_files
 from bench.nn.folder_facts import FolderFacts
 from bench.nn.model_files import PRETRAINING
@@ -73,7 +75,8 @@ def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
     """Count layers and find the pooler like :func:`read_layer_count`, before the backbone is made too."""
     if model.sha256:
-        return model_folder.read_layer_count(model.path)
+        with open_plain_folder(model.path) as plain:
+            return model_folder.read_layer_count(plain)
     start = profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"]))
     layers, _ = model_folder.read_layer_count(Path(start))
     return layers, False  # a language model lacks the pooler
@@ -115,7 +118,8 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     models = dict.fromkeys(model for cell in asked for part in cell.walk() for model in part.models)
     for model in models:
         if _is_transformer(model):
-            check_model_files(model.path)
+            with open_plain_folder(model.path) as plain:
+                check_model_files(plain)
     for cell in asked:
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
@@ -133,6 +137,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
 
 def _check_backbone(part: Cell) -> None:
     """Let a method refuse facts of its backbone's files with its options; needs are checked elsewhere."""
+    _check_lora(part)
     check = getattr(METHODS.get(part.card.name), "check_backbone", None)
     if check is None or part.model is None or not _is_transformer(part.model):
         return
@@ -141,6 +146,18 @@ def _check_backbone(part: Cell) -> None:
     except InputError as error:
         error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
         raise
+
+
+def _check_lora(part: Cell) -> None:
+    """Refuse new adapters on a backbone that is an adapter: no folder could name its base."""
+    ranks = (value for name, value in part.options if name.split(".")[-1] == "lora_rank")
+    if part.model is not None and is_adapter(part.model.path) and any(ranks):
+        raise InputError(
+            f"{part.describe()} trains LoRA adapters on {part.model.name}, which is an adapter itself",
+            where="--backbone",
+            expected="a whole model",
+            hint=f"merge it with its base model: bench export hf:{part.model.path} --out DIR",
+        )
 
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
@@ -288,10 +305,11 @@ def find_sufficient_options(
 
 
 def _is_transformer(model: ModelFolder) -> bool:
-    """Return whether a folder is there, in transformers' format."""
-    return (model.path / "config.json").is_file()
+    """Return whether a folder is there, in transformers' format, or an adapter of one."""
+    return (model.path / "config.json").is_file() or is_adapter(model.path)
 
 
 @cache
 def _read_folder_facts(model: ModelFolder) -> FolderFacts:
-    return folder_facts.read_folder_facts(model.path)
+    with open_plain_folder(model.path) as plain:
+        return folder_facts.read_folder_facts(plain)
