@@ -115,6 +115,8 @@ def export_command(
         write_scores(layout, out, methods=methods, options=options)
         return
     method = require_parameter("method", "METHOD or --layout")
+    if source is not None and adapter:
+        raise InputError("it is not for --vectors", where=f"{_WHERE}, --adapter", hint="leave it out")
     if source is not None:
         write_vectors(method, source, out, seed=seed, checkpoint=checkpoint, block=block, options=options)
         return

@@ -25,18 +25,17 @@ from bench.stages import ComposedMethod, TrainedMethod
 Lines = Iterator[tuple[str, str]]
 _MOST = 6  # names in a line
 _FACTS = (
+    *("adapter", "modules", "pooling", "pooling_from", "max_length", "dim", "prompt"),
     *(
-        "adapter",
-        "modules",
-        "pooling",
-        "pooling_from",
-        "max_length",
-        "dim",
-        "prompt",
         "similarity",
         "batches",
+        "length_from",
+        "routes",
+        "unread",
+        "folder_dtype",
+        "unread_settings",
+        "own_code",
     ),
-    *("length_from", "routes", "unread", "folder_dtype", "unread_settings", "own_code"),
 )
 """Facts of an encoder in order of display."""
 _LABELS = {"max_length": "longest input", "folder_dtype": "number type", "unread_settings": "left out"}

@@ -118,10 +118,10 @@ def export_encoder(
 
     It is a transformer, plain or with prompts, a table of token vectors, or a sum of such encoders. ``out``
     is new or empty. ``card`` is markdown; front matter (``about``, see
-    :func:`bench.nn.model_metadata.format_front_matter`) and loading instructions are added. ``adapter`` writes
-    LoRA adapters by themselves, without their base models. ``commit`` is called just before the whole folder
-    gets its name. Raises InputError for a folder with content, another kind of encoder, an encoder without
-    adapters, or changed layers; BenchError where writing fails.
+    :func:`bench.nn.model_metadata.format_front_matter`) and loading instructions are added. ``adapter``
+    writes LoRA adapters by themselves, without their base models. ``commit`` is called just before the whole
+    folder gets its name. Raises InputError for a folder with content, another kind of encoder, an encoder
+    without adapters, or changed layers; BenchError where writing fails.
     """
     check_target(out)
     bases = find_encoder_bases(encoder) if adapter else ()
