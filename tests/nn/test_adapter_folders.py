@@ -61,12 +61,12 @@ CONFIGS: list[tuple[str, dict[str, Any]]] = [
     ("bert", {
         "target_modules": ["query", "value"],
         "rank_pattern": {"layer.0.attention.self.query": 2},
-        "alpha_pattern": {"value": 24, "layer.1.attention.self.value": 99},
+        "alpha_pattern": {"layer.1.attention.self.value": 99, "value": 24},
     }),
     ("bert", {"target_modules": r".*layer\.1\..*(key|value)", "lora_dropout": 0.5}),
     ("llama", {"target_modules": ["q_proj", "down_proj"]}),
     ("gpt2", {"target_modules": "all-linear"}),
-    ("gpt2", {"target_modules": ["c_fc"], "layers_to_transform": [1]}),
+    ("bert", {"target_modules": ["key"], "layers_to_transform": [1]}),
     ("albert", {"target_modules": ["query"]}),
     ("t5", {"target_modules": ["q", "wo"]}),
 ]  # fmt: skip
@@ -214,6 +214,7 @@ def copy_config(folder: Path) -> None:
 
 NAME = "encoder.layer.0.attention.self.query"
 A, B = (f"base_model.model.{NAME}.lora_{part}.weight" for part in "AB")
+HEAD = "cls.predictions.decoder"
 WORDS = "base_model.model.embeddings.word_embeddings.weight"
 NOT_PLAIN = "; expected LoRA or rsLoRA adapters of linear modules; merge it with peft"
 REFUSED: list[tuple[Edit, str]] = [
@@ -242,7 +243,7 @@ REFUSED: list[tuple[Edit, str]] = [
     (lambda folder: put(folder, CONFIG, base_model_name_or_path=str(folder)), "it is its own base model"),
     (add_bases_adapter, "its base model base is an adapter too"),
     (drop_base, "is not on this machine; expected a folder 'base' next to a"),
-    (pin("0" * 64), "a/adapter_base.json: its base model is base of sha256 000000000000, and the one here (base)"),
+    (pin("0" * 64), "its base model is base of sha256 000000000000, and the one here (base)"),
     (pin("x"), "a/adapter_base.json: it names no base model"),
     (add_model, "a/adapter_config.json: the folder has an adapter and a whole model (model.safetensors)"),
     (copy_config, "a/config.json: hidden_act is 'relu' there, and 'gelu' in the base model base"),
@@ -260,7 +261,7 @@ REFUSED: list[tuple[Edit, str]] = [
      "encoder.layer.0.attention.self.query has no matrices, other layers have"),
     (set_weights(lambda w: w.update({n.replace("layer.0", "layer.7"): w[n].clone() for n in (A, B)})),
      "it changes encoder.layer.7.attention.self.query, which the base model base hasn't got"),
-    (set_weights(lambda w: w.update({n.replace(NAME, "cls.predictions.decoder"): w[n].clone() for n in (A, B)})),
+    (set_weights(lambda w: w.update({n.replace(NAME, HEAD): w[n].clone() for n in (A, B)})),
      "it changes cls.predictions.decoder, a head that sentence vectors bypass"),
     (set_weights(lambda w: w.update({WORDS: torch.zeros(600, 32)})),
      f"nothing reads '{WORDS}', which was trained with the adapter"),
