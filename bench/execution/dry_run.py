@@ -21,9 +21,11 @@ from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.monitor import format_duration
 from bench.execution.stage_cache import CHECKPOINTS, StageCache
 from bench.nn.device import torch_threads
+from bench.nn.lora_settings import LoraSettings
 from bench.nn.model_folder import ModelFolder, RecipeModel, count_weights, explain_hash_change
 from bench.plan.cell import Cell
 from bench.plan.job import Job
+from bench.plan.lora_checks import count_adapter_weights
 from bench.plan.plan import Plan
 from bench.registry import METHODS
 from bench.stages import TRAIN, Stage, estimate_checkpoint_size, planned_steps
@@ -219,7 +221,11 @@ def describe_checkpoints(jobs: Iterable[Job], cache: StageCache) -> str | None:
             if owner.model is None or cache.find(stage) is not None:
                 continue
             towers = len({own.spec.role for own in owner.stages} & set(stage.spec.inputs))
-            sizes.append(estimate_checkpoint_size(count_weights(owner.model.path)) * max(1, towers))
+            settings = LoraSettings.from_config(dict(stage.spec.config))
+            weights = count_weights(owner.model.path)
+            if settings is not None:
+                weights = count_adapter_weights(owner.model, settings)
+            sizes.append(estimate_checkpoint_size(weights) * max(1, towers))
     if not sizes:
         return None
     size = f"about {max(sizes) / 1e6:,.1f} MB" if max(sizes) else "four times its weights"

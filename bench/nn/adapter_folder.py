@@ -25,9 +25,10 @@ def write_adapter(model: Any, tokenizer: Any, folder: Path, base: ModelFolder) -
     """Write a stage's adapter folder: adapter, tokenizer, and the base with its path."""
     from bench.nn import lora
 
-    lora.write_lora(model, folder, base.name)
+    name, sha256 = base.name or base.path.resolve().name, base.sha256 or hash_model(base.path)
+    lora.write_lora(model, folder, name)
     tokenizer.save_pretrained(folder)
-    facts = {"schema": SCHEMA, "name": base.name, "sha256": base.sha256, "path": str(base.path.resolve())}
+    facts = {"schema": SCHEMA, "name": name, "sha256": sha256, "path": str(base.path.resolve())}
     (folder / BASE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 

@@ -22,6 +22,7 @@ from bench.nn.folder_checks import check_model_files
 from bench.nn.folder_facts import FolderFacts
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
+from bench.plan.lora_checks import check_lora
 from bench.records.filesystem import user_cache_folder
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
@@ -115,6 +116,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     for model in models:
         if _is_transformer(model):
             check_model_files(model.path)
+    check_lora(asked)
     for cell in asked:
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
@@ -203,6 +205,7 @@ def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[N
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
     """Return whether a folder fulfils one of ``bench.method_card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
+    adapters_drop = bool(options.get("lora_rank") and options.get("lora_dropout"))
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
         needs.LAYERS: facts.layered,
@@ -217,7 +220,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
-        needs.DROPOUT: facts.drops is not False or not asks_dropout,
+        needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False
 
