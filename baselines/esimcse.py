@@ -13,6 +13,7 @@ from bench.lazy import torch
 from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import refuse_lora
 from bench.training.recipe import ADAMW_EPS, TrainedOnce, usual_options
 
 
@@ -159,13 +160,16 @@ class ESimCSE(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Describe the one stage; InputError: words by the paper's rule."""
+        """Describe the one stage; InputError: words by the paper's rule, adapters to random weights."""
         if options["repetition_unit"] == "word" and options["repetition_rule"] == "paper":
             raise InputError(
                 "the paper's rule counts subwords",
                 where="esimcse.repetition_rule",
                 expected="released with esimcse.repetition_unit=word",
             )
+        if options["queue"] and options["momentum_init"] == "random":
+            reason = "a momentum encoder of random weights has no frozen backbone"
+            refuse_lora(options, "esimcse", reason, "momentum_init=pretrained with it")
         return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:

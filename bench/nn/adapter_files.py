@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.errors import InputError
 from bench.nn.folder_checks import check_whole_file, is_head
-from bench.nn.folder_facts import read_tensor_header
+from bench.nn.folder_facts import list_model_types, read_tensor_header
 from bench.nn.lora_settings import CONFIG, WEIGHTS
 from bench.nn.untrusted_folder import read_settings
 
@@ -109,8 +109,10 @@ def read_adapter(folder: Path) -> Adapter:
 def check_fit(adapter: Adapter, base: Path, model_type: object) -> None:
     """Raise InputError unless a base folder's safetensors have the adapter's modules, in its shapes.
 
-    Tensors of other formats are compared when the model is loaded.
+    Tensors of other formats, and renamed ones, are compared when the model is loaded.
     """
+    if model_type in list_model_types("renamed_weights"):
+        return
     shapes: dict[str, list[int]] = {}
     for file in base.glob("*.safetensors"):
         for name, entry in (read_tensor_header(file) or {}).items():

@@ -143,9 +143,10 @@ def write_adapter(model: Any, tokenizer: Any, folder: Path, base: NamedModel) ->
     """Write a stage's adapter folder: adapter, tokenizer, and the base with its path."""
     from bench.nn import lora
 
-    lora.write_lora(model, folder, base.name)
+    name, sha256 = base.name or base.path.resolve().name, base.sha256 or hash_base(base.path)
+    lora.write_lora(model, folder, name)
     tokenizer.save_pretrained(folder)
-    write_base(folder, base, path=str(base.path.resolve()))
+    write_base(folder, AdapterBase(base.path, name, sha256), path=str(base.path.resolve()))
 
 
 def copy_adapter(source: Path, target: Path) -> None:

@@ -18,13 +18,20 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from bench.errors import InputError
-from bench.nn.lora_settings import CONFIG, WEIGHTS, LoraSettings, check_targets, read_adapter_config
+from bench.nn.dropout import set_adapter_dropout
+from bench.nn.lora_settings import (
+    CONFIG,
+    WEIGHTS,
+    LoraSettings,
+    check_targets,
+    is_in_layer,
+    read_adapter_config,
+)
 
 _NAME = "default"
 """Name of the adapter in peft's modules; peft leaves it out of files."""
 _PREFIX = "base_model.model."
 """How peft's names begin in files."""
-_IN_LAYER = re.compile(r"\.\d+\.")
 _SETTINGS = "_bench_lora"
 
 
@@ -36,6 +43,22 @@ def add_lora(model: nn.Module, settings: LoraSettings) -> None:
     """
     names = check_targets(settings.targets, list_linear_modules(model), type(model).__name__)
     _inject(model, settings, names)
+    if settings.base == "bf16":
+        lower_base(model)
+
+
+def continue_lora(model: nn.Module, settings: LoraSettings) -> None:
+    """Go on with a model's adapters of an earlier training, with these settings of dropout and base.
+
+    Raises InputError for adapters of another rank or alpha.
+    """
+    present = get_lora_settings(model)
+    if present is None or (present.rank, present.alpha) != (settings.rank, settings.alpha):
+        raise InputError(
+            f"adapters of rank {settings.rank} and alpha {settings.alpha} can't go on from {present}",
+            expected="the settings of the earlier stage",
+        )
+    set_adapter_dropout(model, settings.dropout)
     if settings.base == "bf16":
         lower_base(model)
 
@@ -68,6 +91,11 @@ def merge_lora(model: nn.Module) -> None:
         setattr(model.get_submodule(parent), child, plain.train(module.training))
     del vars(model)[_SETTINGS]
     model.requires_grad_(True)
+
+
+def is_adapter_weight(name: str) -> bool:
+    """Test a parameter's name for that of an adapter's weight."""
+    return ".lora_A." in name or ".lora_B." in name
 
 
 def lower_base(model: nn.Module) -> None:
@@ -155,7 +183,7 @@ def _expected_shapes(module: nn.Module, rank: int) -> dict[str, tuple[int, int]]
 def list_linear_modules(model: nn.Module, *, everywhere: bool = False) -> list[str]:
     """Return the names of the linear modules in a transformer's layers; ``everywhere``, of all."""
     linear = (name for name, module in model.named_modules() if isinstance(module, nn.Linear | Conv1D))
-    return [name for name in linear if everywhere or _IN_LAYER.search(f".{name}.")]
+    return [name for name in linear if everywhere or is_in_layer(name)]
 
 
 def _list_adapted(model: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -179,7 +207,7 @@ def _inject(model: nn.Module, settings: LoraSettings, names: Sequence[str]) -> N
         inject_adapter_in_model(config, model, _NAME)
     vars(model).pop("peft_config", None)
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(".lora_" in name)
+        parameter.requires_grad_(is_adapter_weight(name))
     setattr(model, _SETTINGS, settings)
 
 

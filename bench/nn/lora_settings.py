@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.errors import InputError
+from bench.nn.folder_facts import read_tensor_header
 from bench.nn.untrusted_folder import read_settings
 
 CONFIG = "adapter_config.json"
@@ -23,7 +25,9 @@ _MORE = (
     *("alora_invocation_tokens", "megatron_config", "arrow_config", "exclude_modules"),
     *("layers_to_transform", "layers_pattern"),
 )
-_MOST_NAMED = 8
+_IN_LAYER = re.compile(r"\.\d+\.")
+_OTHER_MATRIX = re.compile(r"norm|emb|bias", re.IGNORECASE)
+"""Parts of the names of matrices that are no linear module's."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,25 @@ def check_targets(targets: str, known: Sequence[str], where: str) -> list[str]:
             )
         chosen.update(matching)
     return [name for name in known if name in chosen]
+
+
+def read_linear_shapes(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return the shapes of the matrices in a folder's layers by module, as its safetensors headers say."""
+    shapes: dict[str, tuple[int, int]] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        for tensor, entry in (read_tensor_header(file) or {}).items():
+            name, _, kind = tensor.rpartition(".")
+            shape = entry.get("shape") if isinstance(entry, dict) else None
+            if kind != "weight" or not is_in_layer(name) or _OTHER_MATRIX.search(name.rpartition(".")[2]):
+                continue
+            if isinstance(shape, list) and len(shape) == 2:
+                shapes[name] = (int(shape[0]), int(shape[1]))
+    return shapes
+
+
+def is_in_layer(name: str) -> bool:
+    """Test a module's name for one within a numbered layer."""
+    return _IN_LAYER.search(f".{name}.") is not None
 
 
 def list_module_names(known: Sequence[str]) -> list[str]:

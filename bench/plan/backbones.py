@@ -25,6 +25,7 @@ from bench.nn.folder_facts import FolderFacts
 from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
+from bench.plan.lora_checks import check_lora
 from bench.records.filesystem import user_cache_folder
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
@@ -120,6 +121,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
         if _is_transformer(model):
             with open_plain_folder(model.path) as plain:
                 check_model_files(plain)
+    check_lora(asked)
     for cell in asked:
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
@@ -137,7 +139,6 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
 
 def _check_backbone(part: Cell) -> None:
     """Let a method refuse facts of its backbone's files with its options; needs are checked elsewhere."""
-    _check_lora(part)
     check = getattr(METHODS.get(part.card.name), "check_backbone", None)
     if check is None or part.model is None or not _is_transformer(part.model):
         return
@@ -146,18 +147,6 @@ def _check_backbone(part: Cell) -> None:
     except InputError as error:
         error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
         raise
-
-
-def _check_lora(part: Cell) -> None:
-    """Refuse new adapters on a backbone that is an adapter: no folder could name its base."""
-    ranks = (value for name, value in part.options if name.split(".")[-1] == "lora_rank")
-    if part.model is not None and is_adapter(part.model.path) and any(ranks):
-        raise InputError(
-            f"{part.describe()} trains LoRA adapters on {part.model.name}, which is an adapter itself",
-            where="--backbone",
-            expected="a whole model",
-            hint=f"merge it with its base model: bench export hf:{part.model.path} --out DIR",
-        )
 
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
@@ -221,6 +210,7 @@ def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[N
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
     """Return whether a folder fulfils one of ``bench.method_card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
+    adapters_drop = bool(options.get("lora_rank") and options.get("lora_dropout"))
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
         needs.LAYERS: facts.layered,
@@ -235,7 +225,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
-        needs.DROPOUT: facts.drops is not False or not asks_dropout,
+        needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False
 

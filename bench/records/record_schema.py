@@ -23,6 +23,7 @@ _STAGE = Block(
     {
         **_each(is_text, "key", "precision"),
         **_each(is_count, "numerics", "ranks", "selected_step", "steps"),
+        **_each(is_count, "trained_parameters", "parameters"),
         **_each(ListOf(ListOf(is_number, least=2)), "dev_curve", "loss_curve", "collapse_curve"),
         "version": _WHOLE,
         "settings": _ANY,

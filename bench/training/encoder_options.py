@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from bench.method_card import Option
+from collections.abc import Mapping
+
+from bench.errors import InputError
+from bench.method_card import Option, OptionValue
 
 TRAIN_POOLINGS = ("cls", "avg", "avg_first_last", "last", "weighted_mean", "mask")
 """Poolings that training can compare."""
@@ -35,3 +38,10 @@ ENCODER_OPTIONS = (
     ),
     Option("checkpoint_layers", False, "compute the layers again in the backward pass, to save memory"),
 )
+
+
+def refuse_lora(options: Mapping[str, OptionValue], method: str, reason: str, expected: str) -> None:
+    """Raise InputError where ``lora_rank`` asks for adapters that a method can't train, in its ``stages``."""
+    if options.get("lora_rank"):
+        what = f"lora_rank={options['lora_rank']}: {reason}"
+        raise InputError(what, where=method, expected=expected)
