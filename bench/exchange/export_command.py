@@ -134,13 +134,17 @@ def export_command(
     plan = plan_encoder(method, seed, options, _WHERE)
     name = plan.jobs[0].cell.describe()
     with torch_threads(plan.spec.threads, needs_torch=True):
-        from bench.nn.encoder_folder import check_target
+        from bench.nn.encoder_folder import check_target, find_encoder_bases
 
         check_target(out)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
         save_encoder(plan, builder, encoder, checkpoint, out, adapter=adapter, commit=finish_command)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
+    for base in find_encoder_bases(encoder) if adapter else ():
+        click.echo(
+            f"base model: {base.name}, sha256 {base.sha256[:12]}; loading needs it, see {out}/README.md"
+        )
 
 
 def save_encoder(

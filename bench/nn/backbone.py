@@ -90,28 +90,10 @@ def load_backbone(
     """
     # transformers draws weights that the checkpoint lacks
     with silence_libraries(), torch.random.fork_rng(devices=[]):
-        if not keep_adapters or not adapter_folder.is_adapter(folder):
-            return _load_whole_model(folder, needs_pooler=needs_pooler)
-        base = adapter_folder.find_base(folder)
-        model, tokenizer = load_backbone(base.path, needs_pooler=needs_pooler)
-        tokenizer = _load_adapter_tokenizer(folder, model, tokenizer)
-        lora.read_lora(model, folder)
+        model, tokenizer = _load_whole_model(folder, needs_pooler=needs_pooler, merge=not keep_adapters)
+        if keep_adapters and adapter_folder.is_adapter(folder):
+            lora.read_lora(model, folder)
         return model, tokenizer
-
-
-def _load_adapter_tokenizer(folder: Path, model: Any, tokenizer: Any) -> Any:
-    """Return an adapter folder's own tokenizer, if it has one, otherwise its base model's."""
-    if not (folder / "tokenizer_config.json").is_file():
-        return tokenizer
-    try:
-        with untrusted_folder.forbid_hub():
-            own = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers raises many kinds here
-        raise untrusted_folder.loading_error(error, folder.name, "its tokenizer") from error
-    untrusted_folder.check_tokenizer(own, folder, model.config)
-    architecture.check_vocabulary(model, own, folder.name)
-    architecture.set_padding_token(model, own, folder.name)
-    return own
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
@@ -346,10 +328,10 @@ def _folder_facts(folder: Path | None) -> dict[str, str | int]:
     return facts | adapter_view.adapter_facts(folder)
 
 
-def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+def _load_whole_model(folder: Path, *, needs_pooler: bool, merge: bool) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, unread = load_folder(folder, expected=expected)
+    model, tokenizer, missing, unread = load_folder(folder, expected=expected, merge=merge)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     untrusted_folder.check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := folder_checks.find_projections(unread)):
@@ -367,18 +349,23 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 
 
 def load_folder(
-    folder: Path, kind: Any = None, *, what: str = "this model", expected: str | None = None
+    folder: Path,
+    kind: Any = None,
+    *,
+    what: str = "this model",
+    expected: str | None = None,
+    merge: bool = True,
 ) -> tuple[Any, Any, list[str], list[str]]:
     """Load a folder in float32, quietly: (model, tokenizer, missing weights, unread weights).
 
     ``kind`` is transformers' class for the model, by default that of its encoder. InputError, with ``what``
     and ``expected`` in its words, refuses a folder that is unloadable, would run or fetch something, or has
-    quantised or unread weights. An adapter is merged into its base model.
+    quantised or unread weights. An adapter is merged into its base model, or left out with ``merge`` off.
     """
     with adapter_view.open_plain_folder(folder) as plain:
         kind = kind or architecture.select_auto_class(untrusted_folder.read_model_type(plain))
         model, tokenizer, missing, unread = _load_plain_folder(plain, kind, what, expected)
-        if adapter_folder.is_adapter(folder):
+        if merge and adapter_folder.is_adapter(folder):
             unread += adapter_merge.merge_adapter(model, folder, missing)
     return model, tokenizer, missing, unread
 
