@@ -142,9 +142,7 @@ def export_command(
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
     for base in find_encoder_bases(encoder) if adapter else ():
-        click.echo(
-            f"base model: {base.name}, sha256 {base.sha256[:12]}; loading needs it, see {out}/README.md"
-        )
+        click.echo(f"loading needs its base model: {base.name}, sha256 {base.sha256[:12]}")
 
 
 def save_encoder(

@@ -14,34 +14,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peft import IA3Config, LoraConfig, PrefixTuningConfig, get_peft_model
+from peft import IA3Config, LoraConfig, PrefixTuningConfig
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel
 
 from bench.errors import InputError
-from bench.nn.adapter_files import CONFIG, WEIGHTS
 from bench.nn.adapter_folder import BASE, find_base, write_base
 from bench.nn.adapter_view import open_plain_folder
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.folder_facts import read_folder_facts
+from bench.nn.lora_settings import CONFIG, WEIGHTS
 from bench.nn.model_folder import AdapterModel, hash_model, resolve_folder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from tests.support.adapters import add_adapter
 from tests.support.hostile import Edit, put
 
 SENTENCES = ["A sentence.", "the doctor reads a book", "", "word " * 30]
 Model = Callable[[str], Path]
-
-
-def add_adapter(base: Path, out: Path, config: Any) -> Any:
-    """Save an adapter with random matrices as peft does; return the model with it."""
-    with silence_libraries(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        model: Any = get_peft_model(AutoModel.from_pretrained(base), config)
-        for name, parameter in model.named_parameters():
-            if "lora_" in name:
-                parameter.data.normal_(0, 0.2)
-        model.save_pretrained(out)
-    return model.eval()
 
 
 def vectors(model: Any, base: Path) -> Any:
@@ -327,10 +315,9 @@ def test_base_is_found_in_the_local_cache(
 
 
 def test_torch_and_peft_stay_unloaded(adapter: Path) -> None:
-    code = (
-        "import sys; from bench.nn.model_folder import resolve_folder; resolve_folder(sys.argv[1], where='')"
-    )
-    code += "; print([name for name in ('torch', 'peft', 'transformers') if name in sys.modules])"
+    code = "import sys; from bench.nn.model_folder import resolve_folder as resolve; "
+    code += "resolve(sys.argv[1], where='x'); "
+    code += "print([name for name in ('torch', 'peft', 'transformers') if name in sys.modules])"
     command = [sys.executable, "-c", code, str(adapter)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
