@@ -99,10 +99,26 @@ def is_adapter_weight(name: str) -> bool:
 
 
 def lower_base(model: nn.Module) -> None:
-    """Hold the frozen weights in bfloat16, in place; the adapters stay float32."""
+    """Hold the frozen weights in bfloat16, in place; the adapters stay float32.
+
+    So do poolers, which losses call on float32 vectors; they read bfloat16 states as float32.
+    """
+    spared: set[int] = set()
+    for name, module in model.named_modules():
+        if "pooler" in name.split("."):
+            spared.update(map(id, module.parameters()))
+            if isinstance(module, nn.Linear) and not module._forward_pre_hooks:
+                module.register_forward_pre_hook(_widen_input)
     for parameter in model.parameters():
-        if not parameter.requires_grad and parameter.dtype == torch.float32:
+        frozen = not parameter.requires_grad and id(parameter) not in spared
+        if frozen and parameter.dtype == torch.float32:
             parameter.data = parameter.data.to(torch.bfloat16)
+
+
+def _widen_input(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Turn a module's bfloat16 input into float32."""
+    states, *others = given
+    return (states.float() if states.dtype == torch.bfloat16 else states, *others)
 
 
 def get_lora_settings(model: nn.Module) -> LoraSettings | None:

@@ -13,17 +13,24 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel
 
 from bench.errors import InputError
+from bench.nn.dropout import list_adapter_dropouts, set_dropout
+from bench.nn.hidden_states import compute_last_states
+from bench.nn.layer_streams import compute_embeddings, run_encoder
 from bench.nn.lora import (
     add_lora,
     has_lora,
     list_linear_modules,
     lora_state,
+    lower_base,
     merge_lora,
     read_lora,
     write_lora,
 )
 from bench.nn.lora_settings import CONFIG, WEIGHTS, LoraSettings
-from tests.support.layered_encoders import ENCODERS, encoder
+from bench.nn.tokens import wrap_chunk
+from bench.training import randomness
+from bench.training.randomness import check_dropout
+from tests.support.layered_encoders import ENCODERS, batch, encoder
 
 SETTINGS = LoraSettings(2, 6.0)
 _DECODERS: dict[str, dict[str, Any]] = {
@@ -85,8 +92,9 @@ def test_adapters_start_at_the_model_and_are_all_that_trains() -> None:
 def test_base_in_bfloat16_keeps_adapters_in_float32() -> None:
     model = make("bert")
     add_lora(model, LoraSettings(2, 6.0, base="bf16"))
-    kinds = {parameter.requires_grad: parameter.dtype for parameter in model.parameters()}
-    assert kinds == {True: torch.float32, False: torch.bfloat16}
+    for name, parameter in model.named_parameters():
+        wide = ".lora_" in name or name.startswith("pooler.")  # losses call poolers on float32 vectors
+        assert parameter.dtype == (torch.float32 if wide else torch.bfloat16), name
     assert (states(model).float() - states(make("bert"))).abs().max() < 0.2
 
 
@@ -165,3 +173,61 @@ def test_other_adapters_are_refused(setting: dict[str, Any], match: str, tmp_pat
     facts = json.loads((tmp_path / CONFIG).read_text())
     (tmp_path / CONFIG).write_text(json.dumps(facts | setting))
     refuse(tmp_path, match)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_streams_go_through_the_adapters(name: str) -> None:
+    """A layer's modules called one by one, as CAELs and DiffCSE do, read W + (alpha / r) B A."""
+    model = adapted(name)
+    ids, mask = batch()
+    chunk = wrap_chunk(ids, mask)
+    with torch.no_grad():
+        expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        states = run_encoder(model, compute_embeddings(model, chunk), chunk)
+        fast = compute_last_states(model, chunk)
+    tokens = mask.bool()
+    torch.testing.assert_close(states[tokens], expected[tokens], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(fast[tokens], expected[tokens], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "modernbert", "deberta-v3", "mpnet", "eurobert"])
+def test_streams_and_poolers_of_a_base_in_bfloat16(name: str) -> None:
+    model = adapted(name)
+    ids, mask = batch()
+    chunk = wrap_chunk(ids, mask)
+    with torch.no_grad():
+        exact = run_encoder(model, compute_embeddings(model, chunk), chunk)
+        lower_base(model)
+        del vars(model)["_bench_layers"]  # the adapter is chosen and compared again
+        lowered = run_encoder(model, compute_embeddings(model, chunk), chunk)
+        whole = model(input_ids=ids, attention_mask=mask)
+    assert lowered.dtype == torch.bfloat16
+    apart = (lowered.float() - exact)[mask.bool()].norm() / exact[mask.bool()].norm()
+    assert 0 < apart < 0.15
+    if getattr(model, "pooler", None) is not None:
+        assert whole.pooler_output.dtype == torch.float32
+
+
+def test_dropout_of_adapters_is_their_own() -> None:
+    model = adapted("bert", LoraSettings(2, 6.0, dropout=0.25))
+    set_dropout(model, 0.1)
+    own = list_adapter_dropouts(model)
+    rates = {id(part): part.p for part in model.modules() if isinstance(part, torch.nn.Dropout)}
+    assert [rates.pop(id(part)) for part in own] == [0.25] * 24
+    assert set(rates.values()) == {0.1}
+    check_dropout(model.train(), torch.arange(3, 17).view(2, 7), 0.1, needed=True, where="tiny")
+    assert {part.p for part in own} == {0.25}
+
+
+def test_dropout_of_adapters_makes_two_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, rows = make("llama").train(), torch.arange(3, 17).view(2, 7)
+
+    def keep(model: Any, probability: float) -> None:
+        """Set no dropout, as in an architecture without any."""
+
+    monkeypatch.setattr(randomness, "set_dropout", keep)
+    with pytest.raises(InputError, match="no dropout in its layers") as error:
+        check_dropout(model, rows, 0.1, needed=True, where="tiny")
+    assert "lora_dropout" in str(error.value.hint)
+    add_lora(model, LoraSettings(2, 6.0, dropout=0.1))
+    check_dropout(model, rows, 0.1, needed=True, where="tiny")
