@@ -328,7 +328,7 @@ def _folder_facts(folder: Path | None) -> dict[str, str | int]:
     return facts | adapter_view.adapter_facts(folder)
 
 
-def _load_whole_model(folder: Path, *, needs_pooler: bool, merge: bool) -> tuple[Any, Any]:
+def _load_whole_model(folder: Path, *, needs_pooler: bool, merge: bool = True) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
     model, tokenizer, missing, unread = load_folder(folder, expected=expected, merge=merge)

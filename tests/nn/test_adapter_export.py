@@ -122,7 +122,7 @@ def test_commands_take_adapters(stage: Callable[[int], TransformerEncoder], cli:
     code, out, _ = cli("run", "--suite", "toy", "--methods", f"hf:{folder}:cls", "--dry-run")
     assert (code, f"adapter of base {base[:12]}" in out) == (0, True)
     assert cli("run", "--suite", "toy", "--methods", f"hf:{folder}:cls")[0] == 0
-    (record,) = records(tmp_path / "results")
+    (record,) = records(tmp_path).values()
     model = record.backbone or {}
     assert model == {"name": "adapter", "sha256": hash_model(folder), "bases": {"base": base}}
     assert record.provenance["encoder"]["adapter"] == "LoRA of rank 2 on 9 modules"

@@ -18,7 +18,7 @@ from peft import IA3Config, LoraConfig, PrefixTuningConfig
 from safetensors.torch import load_file, save_file
 
 from bench.errors import InputError
-from bench.nn.adapter_folder import BASE, find_base, write_base
+from bench.nn.adapter_folder import BASE, find_base, find_bases, write_base
 from bench.nn.adapter_view import open_plain_folder
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.folder_facts import read_folder_facts
@@ -118,6 +118,15 @@ def test_sentence_transformers_folder_keeps_its_modules(
     assert isinstance(folder, AdapterModel)
     assert encoder.facts["adapter"] == "LoRA of rank 2 on 4 modules"
     assert encoder.facts["modules"] == "Transformer+Pooling+Normalize"
+    inner = tmp_path / "st" / "0_Transformer"  # where releases before 3.0 put it
+    inner.mkdir()
+    for file in (tmp_path / "st").glob("*.*"):
+        if file.name not in ("modules.json", "config_sentence_transformers.json"):
+            file.rename(inner / file.name)
+    modules = json.loads((tmp_path / "st" / "modules.json").read_text())
+    modules[0]["path"] = inner.name
+    (tmp_path / "st" / "modules.json").write_text(json.dumps(modules))
+    assert [one.place for one in find_bases(tmp_path / "st")] == ["0_Transformer"]
     monkeypatch.setattr(integration, "MIN_PEFT_VERSION", "99")  # bench itself needs no peft for it
     assert is_near(SentenceTransformerEncoder(tmp_path / "st").encode(SENTENCES), model.encode(SENTENCES))
 
