@@ -132,7 +132,6 @@ def write_lora(model: nn.Module, folder: Path, base: str) -> None:
 
     ``base`` is the name of the base model that the configuration gives.
     """
-    from peft import LoraConfig
     from safetensors.torch import save_file
 
     settings = get_lora_settings(model)
@@ -140,17 +139,16 @@ def write_lora(model: nn.Module, folder: Path, base: str) -> None:
         raise ValueError("the model has no adapters")
     adapted = list(_list_adapted(model))
     turned = all(isinstance(module.get_base_layer(), Conv1D) for _, module in adapted)
-    config = LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,
-        lora_dropout=settings.dropout,
-        target_modules=[name for name, _ in adapted],
+    names = [name for name, _ in adapted]
+    config = _make_config(
+        settings,
+        names,
         task_type="FEATURE_EXTRACTION",
         base_model_name_or_path=base,
         fan_in_fan_out=turned,
         inference_mode=True,
     )
-    facts = config.to_dict() | {"target_modules": [name for name, _ in adapted]}
+    facts = config.to_dict() | {"target_modules": names}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     state = {name: tensor.to("cpu").contiguous() for name, tensor in lora_state(model).items()}
@@ -191,7 +189,7 @@ def read_lora(model: nn.Module, folder: Path) -> None:
 
 def _expected_shapes(module: nn.Module, rank: int) -> dict[str, tuple[int, int]]:
     """Return the shapes of A and B for a linear module."""
-    first, second = (int(size) for size in module.weight.shape)  # type: ignore[union-attr, operator]
+    first, second = (int(size) for size in module.weight.shape)  # type: ignore[union-attr]
     width, out = (first, second) if isinstance(module, Conv1D) else (second, first)
     return {"lora_A": (rank, width), "lora_B": (out, rank)}
 
@@ -210,14 +208,9 @@ def _list_adapted(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _inject(model: nn.Module, settings: LoraSettings, names: Sequence[str]) -> None:
-    from peft import LoraConfig, inject_adapter_in_model
+    from peft import inject_adapter_in_model
 
-    config = LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,  # type: ignore[arg-type]
-        lora_dropout=settings.dropout,
-        target_modules=list(names),
-    )
+    config = _make_config(settings, names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that a Conv1D is transposed
         inject_adapter_in_model(config, model, _NAME)
@@ -225,6 +218,15 @@ def _inject(model: nn.Module, settings: LoraSettings, names: Sequence[str]) -> N
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(is_adapter_weight(name))
     setattr(model, _SETTINGS, settings)
+
+
+def _make_config(settings: LoraSettings, names: Sequence[str], **more: Any) -> Any:
+    """Return peft's configuration; its alpha may be a fraction."""
+    from peft import LoraConfig
+
+    make: Any = LoraConfig
+    given = {"r": settings.rank, "lora_alpha": settings.alpha, "lora_dropout": settings.dropout}
+    return make(target_modules=list(names), **given, **more)
 
 
 def _list_targets(state: Mapping[str, Tensor], known: Sequence[str], where: str) -> list[str]:
