@@ -96,7 +96,11 @@ def test_sentence_transformers_folder_keeps_its_modules(
 ) -> None:
     import transformers.integrations.peft as integration
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import Normalize, Pooling, Transformer
+    from sentence_transformers.models import (  # type: ignore[import-not-found]  # made at run time
+        Normalize,
+        Pooling,
+        Transformer,
+    )
 
     monkeypatch.setattr(
         integration, "MIN_PEFT_VERSION", "0.21"
