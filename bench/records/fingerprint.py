@@ -180,7 +180,7 @@ FACTS = (
     Fact("plug-in file", lambda r: plugin_identities(r.provenance), in_stage=True),
     Fact("option", lambda r: {n: v for n, v in r.options.items() if LATER.get(n, UNSET) != v}),
     _hash_fact("weights", lambda r: r.backbone, in_stage=True),
-    Fact("base of", lambda r: (r.backbone or {}).get("bases"), later=True),
+    Fact("base of", lambda r: (r.backbone or {}).get("bases"), {}, later=True),
     Fact("auxiliary model", lambda r: _identity_hashes(r.training.get("auxiliaries", {})), in_stage=True),
     Fact("member", lambda r: _member_facts(r.training)),
     _hash_fact("training text", lambda r: r.training.get("corpus")),
