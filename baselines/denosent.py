@@ -108,7 +108,7 @@ class DenoSentObjective(training.Objective):
             given = torch.nn.functional.dropout(embeddings, self.noise, self.module.training)
             padding = gaps.chunk.mask == 0
             states = self.decoder(given, vectors.unsqueeze(1), tgt_key_padding_mask=padding)
-            words = self.encoder.get_input_embeddings().weight
+            words = training.to_float32(self.encoder.get_input_embeddings().weight)
             logits = self.lm_head(states.flatten(0, 1)[gaps.places], words)
         return losses.masked_lm_loss(logits, gaps.targets)
 

@@ -185,7 +185,7 @@ class DiffCSEObjective(training.Objective):
             edited = torch.where(edits.chosen, edited, ids * mask)
         chunk = edits.chunk._replace(ids=edited)
         states = nn.compute_embeddings(self.discriminator, chunk)
-        states = torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
+        states = torch.cat([vectors.unsqueeze(1).to(states.dtype), states[:, 1:]], dim=1)
         with training.autocast_towers(mask.device):
             states = training.to_float32(nn.run_encoder(self.discriminator, states, chunk))
         labels = ((edited != ids) & mask.bool()).long()  # 1: an attended token was replaced by another

@@ -98,7 +98,8 @@ class PCLObjective(training.Objective):
         pooler = getattr(self.peer, "pooler", None)
         self.peer_pooler = init_linear(size) if pooler is None else pooler.dense
         for module in (self.peer, self.peer_pooler):
-            module.requires_grad_(not self.fixed)
+            if self.fixed or not nn.has_lora(self.peer):  # under adapters the copy is frozen as the model is
+                module.requires_grad_(not self.fixed)
 
     def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, nn.Chunk | None]:
         """Put the first views of all sentences first; pad them for a peer that attends to padding."""

@@ -26,7 +26,7 @@ from bench.method_card import (
 )
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS, OWN_POOLING, check_train_pooling
+from bench.training.encoder_options import ENCODER_OPTIONS, OWN_POOLING, check_train_pooling, refuse_lora
 from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options
 
 PROMPT_POOLING_OPTION = Option(
@@ -335,7 +335,10 @@ class PromptBERT(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Describe the one stage; the test's template isn't one of its settings."""
+        """Describe the one stage, without the test's template; InputError: adapters to trained vectors."""
+        if options["prompt_form"] == "continuous":
+            reason = "trained vectors would be missing from an adapter"
+            refuse_lora(options, "promptbert", reason, "prompt_form=text with it")
         (stage,) = super().stages(keep_mask_pooling(self.card.name, options))
         config = tuple((name, value) for name, value in stage.config if name != "test_template")
         return (replace(stage, config=config),)

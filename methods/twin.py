@@ -199,7 +199,8 @@ class Twin:
         """Train both towers together, from the selected sub-encoders: the joint stage."""
         config = context.config
         folders = [training.tower_folders(context.inputs[role], "selected")[0] for role, _ in TOWERS]
-        towers = [nn.load_backbone(folder) for folder in folders]
+        adapted = bool(config.get("lora_rank"))
+        towers = [nn.load_backbone(folder, keep_adapters=adapted) for folder in folders]
         for model, _ in towers:
             nn.remove_layer_norms(model, int(config.get("drop_norms", 0)))
         coin = training.generator(context.seed, f"icnce/{context.role}")

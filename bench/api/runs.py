@@ -197,7 +197,9 @@ def train(
         (name,), register = _register([method], options, stack)
         refuse_options(options, _WRITING, where, "bench export")
         parsed = parse_options(export_command, {"seed": seed, "out": "-", **options}, where, (name,))
-        checkpoint = parsed.pop("checkpoint")
+        checkpoint, adapter = parsed.pop("checkpoint"), parsed.pop("adapter")
+        if adapter and folder is None:
+            raise InputError("adapter=True writes nothing without out", where=where, expected="out as well")
         parsed |= {"suites": parsed["suites"] or "toy"}  # a plan needs one; nothing is evaluated
         plan = plan_encoder(parsed.pop("method"), parsed.pop("seed"), parsed, where)
         plan = replace(plan, spec=register(plan.spec))
@@ -206,7 +208,7 @@ def train(
                 check_target(folder)
             builder, encoder = prepare_encoder(plan, checkpoint, where)
             if folder is not None:
-                save_encoder(plan, builder, encoder, checkpoint, folder)
+                save_encoder(plan, builder, encoder, checkpoint, folder, adapter=adapter)
             facts = collect_model_facts(builder)
         from bench.eval.public_encoder import LoadedEncoder
 

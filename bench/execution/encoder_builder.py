@@ -293,6 +293,8 @@ class EncoderBuilder:
             report=self.report,
             negatives=text.negatives,
             needs=cell.needs,
+            model_name=cell.model.name,
+            model_sha256=cell.model.sha256,
         )
 
     def _check_models(self) -> None:

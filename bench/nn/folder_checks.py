@@ -122,6 +122,15 @@ def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[
     return list(unread)
 
 
+def is_head(name: str) -> bool:
+    """Test for a tensor, or a module, of a head for words, classes or spans.
+
+    >>> is_head("lm_head"), is_head("cls.predictions.transform.dense"), is_head("decoder.layers.0.fc1")
+    (True, True, False)
+    """
+    return _HEAD.match(f"{name}.") is not None and not _NUMBER.search(name)
+
+
 def find_projections(unread: Sequence[str]) -> list[str]:
     """Return the unread matrices that may project an encoder's vectors."""
     matrices = [name for name in unread if name.endswith(".weight") and "orm" not in name]
@@ -158,7 +167,7 @@ def check_model_files(folder: Path) -> None:
     for file in list_weight_files(folder):
         if file.suffix == ".safetensors":
             header = read_tensor_header(file)
-            _check_length(file, header)
+            check_whole_file(file, header)
             names += header or ()
     _check_layers(folder, names)
 
@@ -243,7 +252,8 @@ def _list_tokenizer_files(folder: Path) -> Iterator[str]:
             yield value
 
 
-def _check_length(file: Path, header: Mapping[str, Any] | None) -> None:
+def check_whole_file(file: Path, header: Mapping[str, Any] | None) -> None:
+    """Raise InputError for a safetensors file with an unreadable header, or bytes missing at its end."""
     where = f"{file.parent.name}/{file.name}"
     if header is None:
         raise InputError("its header can't be read", where=where, expected="a whole file of safetensors")

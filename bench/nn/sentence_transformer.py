@@ -11,6 +11,7 @@ import numpy as np
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
+from bench.nn.adapter_view import adapter_facts, open_plain_folder
 from bench.nn.backbone import silence_libraries
 from bench.nn.folder_checks import check_folder_kind, check_modules_file, check_weight_types, dtype_facts
 from bench.nn.folder_facts import read_json_object
@@ -41,8 +42,14 @@ class SentenceTransformerEncoder:
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:
         self.device, self.name = device, folder.name
         check_modules_file(folder)
+        with open_plain_folder(folder) as plain:
+            self._load(plain, folder)
+
+    def _load(self, folder: Path, source: Path) -> None:
+        """Load a plain folder with the adapters of its ``source``."""
         from sentence_transformers import SentenceTransformer  # slow, and the probes import this module
 
+        device = self.device
         places = check_modules(folder)
         check_folder_kind(folder)
         weights = tuple(dict.fromkeys((folder, *list_inner_folders(places))))
@@ -61,7 +68,7 @@ class SentenceTransformerEncoder:
                 )
                 parts = match_modules(self.model, folder)
                 for part in parts:
-                    part_facts |= check_module_part(part)
+                    part_facts |= check_module_part(part, source / part.folder.relative_to(folder))
             self.model.to(dtype).eval()  # tables of static models too, which keep their folder's type
             self.dim = int(self.model.get_embedding_dimension() or 0)
             with silence_libraries():  # a router logs the route whose length it takes
@@ -91,6 +98,7 @@ class SentenceTransformerEncoder:
             "similarity": self.similarity,
             "similarity_from": _SETTINGS if named else "the default",
             **dtype_facts(*dict.fromkeys((folder, *(part.folder for part in parts)))),
+            **adapter_facts(source),
             **part_facts,
         }
         if self._alone:

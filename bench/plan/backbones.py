@@ -18,10 +18,14 @@ from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
 from bench.method_card import NEEDS, MethodCard, Need, OptionValue
 from bench.nn import folder_facts, model_folder
+from bench.nn.adapter_folder import is_adapter
+from bench.nn.adapter_view import open_plain_folder
 from bench.nn.folder_checks import check_model_files
 from bench.nn.folder_facts import FolderFacts
+from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
+from bench.plan.lora_checks import check_lora
 from bench.records.filesystem import user_cache_folder
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
@@ -73,7 +77,8 @@ def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
     """Count layers and find the pooler like :func:`read_layer_count`, before the backbone is made too."""
     if model.sha256:
-        return model_folder.read_layer_count(model.path)
+        with open_plain_folder(model.path) as plain:
+            return model_folder.read_layer_count(plain)
     start = profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"]))
     layers, _ = model_folder.read_layer_count(Path(start))
     return layers, False  # a language model lacks the pooler
@@ -87,11 +92,11 @@ def backbone_cache_folder() -> Path:
 def check_backbone_recipe(path: Path, recipe: str) -> None:
     """Raise DataError unless the training facts in a folder match the recipe."""
     try:
-        facts = json.loads((path / model_folder.PRETRAINING).read_text(encoding="utf-8"))
+        facts = json.loads((path / PRETRAINING).read_text(encoding="utf-8"))
         model, text = facts["backbone"]["sha256"], facts["text"]["sha256"]
         made = _recipe_hash(facts["settings"], facts["seed"], model, text)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"{model_folder.PRETRAINING} does not say how this model was made"
+        what = f"{PRETRAINING} does not say how this model was made"
         raise DataError(what, where=path.name, hint=f"remove {path}") from error
     if made != recipe:
         what = "this model was made from another model, text or settings than the profile says"
@@ -116,7 +121,9 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     models = dict.fromkeys(model for cell in asked for part in cell.walk() for model in part.models)
     for model in models:
         if _is_transformer(model):
-            check_model_files(model.path)
+            with open_plain_folder(model.path) as plain:
+                check_model_files(plain)
+    check_lora(asked)
     for cell in asked:
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
@@ -228,6 +235,7 @@ def _suggest_pooling(card: MethodCard, options: Mapping[str, OptionValue]) -> st
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
     """Return whether a folder fulfils one of ``bench.method_card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
+    adapters_drop = bool(options.get("lora_rank") and options.get("lora_dropout"))
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
         needs.LAYERS: facts.layered,
@@ -242,7 +250,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
-        needs.DROPOUT: facts.drops is not False or not asks_dropout,
+        needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False
 
@@ -312,11 +320,12 @@ def find_sufficient_options(
 
 
 def _is_transformer(model: ModelFolder) -> bool:
-    """Return whether a folder is there, in transformers' format."""
-    return (model.path / "config.json").is_file()
+    """Return whether a folder is there, in transformers' format, or an adapter of one."""
+    return (model.path / "config.json").is_file() or is_adapter(model.path)
 
 
 @cache
 def read_backbone_facts(model: ModelFolder) -> FolderFacts:
     """Read a backbone's facts, once."""
-    return folder_facts.read_folder_facts(model.path)
+    with open_plain_folder(model.path) as plain:
+        return folder_facts.read_folder_facts(plain)

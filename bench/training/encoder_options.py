@@ -72,3 +72,10 @@ def check_train_pooling(
             where=f"{name}.train_pooling",
             expected=expected or f"one of {', '.join((OWN_POOLING, *allowed))}",
         )
+
+
+def refuse_lora(options: Mapping[str, OptionValue], method: str, reason: str, expected: str) -> None:
+    """Raise InputError where ``lora_rank`` asks for adapters that a method can't train, in its ``stages``."""
+    if options.get("lora_rank"):
+        what = f"lora_rank={options['lora_rank']}: {reason}"
+        raise InputError(what, where=method, expected=expected)

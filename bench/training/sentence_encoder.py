@@ -18,15 +18,14 @@ from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
 from bench.eval.embedding_collapse import Collapse, collapse_figures
 from bench.method_card import DROPOUT
+from bench.nn.adapter_folder import write_adapter
 from bench.nn.architecture import find_token_types, inspect_model
-from bench.nn.backbone import (
-    IndexedRows,
-    TransformerEncoder,
-    load_backbone,
-    silence_libraries,
-)
+from bench.nn.backbone import IndexedRows, TransformerEncoder, load_backbone, silence_libraries
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout
+from bench.nn.lora import add_lora, continue_lora, has_lora
+from bench.nn.lora_settings import LoraSettings
+from bench.nn.model_folder import ModelFolder
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.environment import collect_training_environment
 from bench.stages import ARITHMETIC, Report, StageContext, planned_steps
@@ -188,6 +187,7 @@ def train_towers(
     trained = find_train_pooling(config, "")
     pooling = trained or pooling
     rows = build_checked_rows(context, towers, numbered=numbered, prompted=pooling == MASK)
+    _add_adapters(models, context)
     for model, tokenizer in towers:
         _prepare_tower(model, tokenizer, rows, context)
     known = {field.name for field in fields(TrainSettings)}
@@ -220,11 +220,31 @@ def train_towers(
             checkpoint=checkpoint,
         )
     if is_first_process():
-        _write_results(towers, result, dev.figures, context.out)
+        _write_results(towers, result, dev.figures, context)
     facts = _describe_result(result, sum_over_processes(checkpoint.cpu_seconds))
+    facts |= _count_adapted(nn.ModuleList([*models, halves.module]))
     if collapse and is_first_process():
         facts["collapse_curve"] = [[s, *f] for (s, _), f in zip(result.curve, dev.figures, strict=True)]
     return facts
+
+
+def _add_adapters(models: Sequence[nn.Module], context: StageContext) -> None:
+    """Put LoRA adapters into the towers, or go on with those of an earlier stage."""
+    settings = LoraSettings.from_config(context.config)
+    if settings is None:
+        return
+    with own_random_state(context.seed, f"lora/{context.role}"):
+        for model in {id(model): model for model in models}.values():  # both towers may be one
+            (continue_lora if has_lora(model) else add_lora)(model, settings)
+
+
+def _count_adapted(module: nn.Module) -> dict[str, int]:
+    """Return the record's facts on the size of a training with adapters, {} without."""
+    if not has_lora(module):
+        return {}
+    sizes = [(weight.numel(), weight.requires_grad) for weight in module.parameters()]
+    trained = sum(size for size, trains in sizes if trains)
+    return {"trained_parameters": trained, "parameters": sum(size for size, _ in sizes)}
 
 
 def _make_checkpoint(context: StageContext) -> Checkpoint:
@@ -290,24 +310,33 @@ def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
     return sorted(folder.glob("tower-*")) or [folder]
 
 
-def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path) -> None:
+def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path, base: ModelFolder) -> None:
+    """Write the models of a checkpoint, or their adapters to ``base``."""
     for number, (model, tokenizer) in enumerate(towers):
         prefix = f"{number}."
         names = [name for name in state if name.startswith(prefix)]
-        model.load_state_dict({name.removeprefix(prefix): state[name] for name in names})
+        adapted = has_lora(model)
+        model.load_state_dict({name.removeprefix(prefix): state[name] for name in names}, strict=not adapted)
         target = folder if len(towers) == 1 else folder / f"tower-{number + 1}"
+        if adapted:
+            write_adapter(model, tokenizer, target, base)
+            continue
         with silence_libraries(), configured_dropout(model):
             model.save_pretrained(target)
             tokenizer.save_pretrained(target)
 
 
 def _write_results(
-    towers: Sequence[Loaded], result: TrainResult, collapse: Sequence[Sequence[float]], out: Path
+    towers: Sequence[Loaded],
+    result: TrainResult,
+    collapse: Sequence[Sequence[float]],
+    context: StageContext,
 ) -> None:
     """Write both checkpoints, one folder where they are equal, the losses and the dev evaluations."""
-    _save_checkpoint(towers, result.best, out / "selected")
+    out, base = context.out, ModelFolder(context.model, context.model_name, context.model_sha256)
+    _save_checkpoint(towers, result.best, out / "selected", base)
     if result.best_step != len(result.losses):
-        _save_checkpoint(towers, result.last, out / "last")
+        _save_checkpoint(towers, result.last, out / "last", base)
     (out / "losses.json").write_text(json.dumps(result.losses))
     lines = []
     for number, evaluation in enumerate(result.evaluations):
