@@ -86,6 +86,7 @@ SCRIPTS = (
         quick=("--method", "word_overlap", "--methods", "word_overlap", "--seeds", "1", "--suite", "toy"),
     ),
     Script("memory", quick=("--sizes", "1000", "2000", "--dim", "8")),
+    Script("training_memory", ("--peer",), quick=("--sizes", "4", "8", "--chunk", "2", "--steps", "1")),
     Script("import_mteb", quick=("--models", "3", "--copies", "2", "--check", "2")),
 )
 
