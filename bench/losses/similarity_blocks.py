@@ -71,7 +71,7 @@ class _BlockedCrossEntropy(torch.autograd.Function):
         total = anchors.new_zeros(())
         to_anchors, to_candidates = torch.empty_like(anchors), torch.zeros_like(candidates)
         numbers = torch.arange(len(anchors), device=anchors.device)
-        for block in numbers.split(size):
+        for block in torch.split(numbers, size):
             rows, right, places = anchors[block], targets[block], numbers[: len(block)]
             logits = (rows @ candidates.T).div_(tau)
             if without_own:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def check_checkpointing(models: list[Any], encode: Encode) -> float:
     loss, gradients = step(models, encode)
     before = count_saved_bytes(encode)
     for model in models:
-        checkpoint_layers(model, lambda model=model: compute_last_states(model, CHUNK), "here")
+        checkpoint_layers(model, partial(compute_last_states, model, CHUNK), "here")
     again, others = step(models, encode)
     assert torch.equal(loss, again)
     for one, other in zip(gradients, others, strict=True):
@@ -73,7 +74,7 @@ def test_so_are_two_towers_with_a_cross_stream_of_one_layer(name: str) -> None:
     towers = [encoder(name, seed) for seed in (0, 1)]
 
     def encode() -> Tensor:
-        twin = compute_twin_states(*towers, CHUNK, (2,), cls_only=True)
+        twin = compute_twin_states(towers[0], towers[1], CHUNK, (2,), cls_only=True)
         assert twin.cross_first is not None
         assert twin.cross_second is not None
         return twin.first[:, 0] + twin.second[:, 0] + twin.cross_first * twin.cross_second
@@ -94,9 +95,9 @@ def test_without_gradient_and_in_evaluation_nothing_is_computed_twice() -> None:
     model.encoder.layer[0].intermediate.register_forward_hook(lambda *_: calls.append(1))
     with torch.no_grad():
         compute_last_states(model, CHUNK)
-    compute_last_states(model.eval(), CHUNK).sum().backward()
+    torch.autograd.backward(compute_last_states(model.eval(), CHUNK).sum())
     assert len(calls) == 2
-    compute_last_states(model.train(), CHUNK).sum().backward()
+    torch.autograd.backward(compute_last_states(model.train(), CHUNK).sum())
     assert len(calls) == 4
 
 

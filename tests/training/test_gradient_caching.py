@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,13 +113,14 @@ def test_chunks_have_so_many_rows_at_most() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 5, 7])
 def test_blocks_of_similarities_give_the_same_loss_and_gradient(rows: int) -> None:
-    views = [random(8, 6, seed=number).requires_grad_() for number in range(2)]
+    one, two = views = [random(8, 6, seed=number).requires_grad_() for number in range(2)]
     queue = random(5, 6, seed=2)
-    for compute in (
-        lambda: info_nce(*views, 0.1),
-        lambda: 3 * queue_nce(*views, queue, 0.1),
-        lambda: tower_nce(views[0], 0.1) + tower_nce(views[1], 0.1, "paper"),
-    ):
+    ways: list[Callable[[], Tensor]] = [
+        lambda: info_nce(one, two, 0.1),
+        lambda: 3 * queue_nce(one, two, queue, 0.1),
+        lambda: tower_nce(one, 0.1) + tower_nce(two, 0.1, "paper"),
+    ]
+    for compute in ways:
         plain, gradients = compute(), torch.autograd.grad(compute(), views)
         with split_similarities(rows):
             assert torch.allclose(compute(), plain, rtol=1e-12)
@@ -126,7 +128,7 @@ def test_blocks_of_similarities_give_the_same_loss_and_gradient(rows: int) -> No
                 assert torch.allclose(one, two, rtol=1e-9, atol=1e-14)
 
 
-class _WithBatchNorm(BertModel):
+class _WithBatchNorm(BertModel):  # type: ignore[misc]
     """A backbone whose states pass a batch norm."""
 
     def __init__(self, config: BertConfig) -> None:
@@ -139,7 +141,7 @@ class _WithBatchNorm(BertModel):
         return type(found)(last_hidden_state=states)
 
 
-class _WithCounter(BertModel):
+class _WithCounter(BertModel):  # type: ignore[misc]
     """A backbone that counts its passes."""
 
     def __init__(self, config: BertConfig) -> None:
