@@ -124,8 +124,8 @@ def test_blocks_of_similarities_give_the_same_loss_and_gradient(rows: int) -> No
         plain, gradients = compute(), torch.autograd.grad(compute(), views)
         with split_similarities(rows):
             assert torch.allclose(compute(), plain, rtol=1e-12)
-            for one, two in zip(torch.autograd.grad(compute(), views), gradients, strict=True):
-                assert torch.allclose(one, two, rtol=1e-9, atol=1e-14)
+            for found, expected in zip(torch.autograd.grad(compute(), views), gradients, strict=True):
+                assert torch.allclose(found, expected, rtol=1e-9, atol=1e-14)
 
 
 class _WithBatchNorm(BertModel):  # type: ignore[misc]
