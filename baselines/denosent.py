@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from bench import losses, nn, training
 from bench.baselines.promptbert import (
@@ -117,6 +117,7 @@ class DenoSentObjective(training.Objective):
 class DenoSent(PromptedMethod):
     """DenoSent."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"generative_weight": 0.0}
     card = MethodCard(
         name="denosent",
         printed="DenoSent",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bench import losses, nn, training
 from bench.errors import InputError
@@ -196,6 +196,7 @@ class DiffCSEObjective(training.Objective):
 class DiffCSE(TrainedOnce):
     """DiffCSE."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"rtd_weight": 0.0}
     card = MethodCard(
         name="diffcse",
         printed="DiffCSE",

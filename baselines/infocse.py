@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from bench import losses, nn, training
 from bench.baselines.diffcse import HEAD_OPTION, build_training_head
@@ -97,6 +97,7 @@ class InfoCSEObjective(training.Objective):
 class InfoCSE(TrainedOnce):
     """InfoCSE."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"mlm_weight": 0.0}
     card = MethodCard(
         name="infocse",
         printed="InfoCSE",

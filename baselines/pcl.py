@@ -101,7 +101,7 @@ class PCLObjective(training.Objective):
             if self.fixed or not nn.has_lora(self.peer):  # under adapters the copy is frozen as the model is
                 module.requires_grad_(not self.fixed)
 
-    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, nn.Chunk | None]:
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, nn.TokenBatch | nn.Chunk | None]:
         """Put the first views of all sentences first; pad them for a peer that attends to padding."""
         groups = [self.views(row) for row in batch]
         views = [row for view in zip(*groups, strict=True) for row in view]
@@ -109,9 +109,11 @@ class PCLObjective(training.Objective):
         if self.peer_mask or self.peer is None:
             return tokens, None
         ids = nn.pad_chunk(views, self.pad_id).ids  # the released peer attends to padding
+        if training.get_chunk_rows():
+            return tokens, training.token_batch(ids.tolist(), self.pad_id, self.encoder)
         return tokens, nn.Chunk(ids, torch.ones_like(ids), None)
 
-    def compute(self, prepared: tuple[nn.TokenBatch, nn.Chunk | None]) -> torch.Tensor:
+    def compute(self, prepared: tuple[nn.TokenBatch, nn.TokenBatch | nn.Chunk | None]) -> torch.Tensor:
         """Encode all views in one call of each encoder."""
         tokens, padded = prepared
         other = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bench import losses, nn, training
 from bench.lazy import torch
@@ -116,6 +116,7 @@ class ExtendedObjective(SimCSEObjective):
 class SimCSE(TrainedOnce):
     """Unsupervised SimCSE."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"mlm_term": 0.0}
     card = MethodCard(
         name="simcse",
         printed="SimCSE",

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import BertModel, RobertaModel
 
 from bench.nn.layer_adapters import IMPLEMENTATIONS, BertLayers, Surroundings, build_attention_mask
+from bench.nn.layer_checkpointing import run_checkpointed
 from bench.nn.tokens import Chunk
 
 
@@ -136,5 +137,10 @@ def run_layers(
 
 def run_cls_layer(layer: Any, states: Tensor, mask: Tensor | None) -> Tensor:
     """Run a layer of a BertModel or RobertaModel for [CLS] alone, (B, 1, H)."""
-    heads = _BERT.project(layer, states, Surroundings(mask), cls_only=True)
-    return _BERT.apply_rest(layer, _BERT.attend(layer, heads), states[:, :1])
+
+    def compute(states: Tensor) -> Tensor:
+        heads = _BERT.project(layer, states, Surroundings(mask), cls_only=True)
+        return _BERT.apply_rest(layer, _BERT.attend(layer, heads), states[:, :1])
+
+    cls_state: Tensor = run_checkpointed(layer, compute, states)
+    return cls_state

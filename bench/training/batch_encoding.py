@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +36,7 @@ from bench.nn.tokens import (
     split_into_chunks,
 )
 from bench.training.distributed import deal_rows, gather_shares, use_own_draws
+from bench.training.gradient_caching import encode_without_graph, get_chunk_rows
 from bench.training.mixed_precision import autocast_towers, to_float32
 from bench.training.two_phase_step import get_compile_mode
 
@@ -80,6 +82,7 @@ def token_batch(
 
     Chunks are small on a CPU, large on a GPU, one for compiled steps. ``budget`` limits their padded tokens;
     0 keeps the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays: on a CPU.
+    Within :func:`bench.training.gradient_caching.cache_gradients` a chunk has at most so many rows.
     """
     kind, compiled = torch.device(model.device).type, get_compile_mode() != "none"
     if budget is None:
@@ -90,13 +93,17 @@ def token_batch(
         padding |= {"multiple": BUCKET, "masked": True}
     share = deal_rows([len(row) for row in rows])
     own = [rows[i] for i in share.own]
+    most = get_chunk_rows()
+    twice = 0 < most < len(own)
+    if twice:
+        once, padding["most"] = False, most  # a lookup for all chunks would have to keep its graph
     chunks, order = split_into_chunks(own, pad_id, budget, **padding)
     where = [0] * len(order)
     for position, row in enumerate(order):
         where[row] = position
     place = torch.tensor([at // len(own) * len(own) + where[at % len(own)] for at in share.place])
     known = torch.tensor(sorted({pad_id}.union(*own))) if once else None
-    return TokenBatch(chunks, place, known)
+    return TokenBatch(chunks, place, known, twice)
 
 
 def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
@@ -177,7 +184,8 @@ def _encode_chunks(models: Sequence[Any], batch: TokenBatch, encode: Callable[[C
     with use_own_draws(), ExitStack() as stack:
         for model in {id(model): model for model in models}.values():  # both towers may be one
             stack.enter_context(share_embedding_lookup(model, batch.known))
-        own = torch.cat([encode(chunk) for chunk in batch.chunks])
+        once_or_twice = partial(encode_without_graph, encode) if batch.twice else encode
+        own = torch.cat([once_or_twice(chunk) for chunk in batch.chunks])
     return gather_shares(own)[batch.place]
 
 

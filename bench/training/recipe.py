@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from bench import nn, training
 from bench.encoder import Encoder
@@ -97,6 +97,8 @@ class TrainedOnce:
     """Base of a method whose one stage trains its encoder: a subclass adds the card and ``train``."""
 
     card: MethodCard
+    whole_batch: ClassVar[Mapping[str, float]] = {}
+    """Options by which it encodes the whole batch at once, each with the value that leaves that out."""
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train, write both checkpoints to ``context.out`` and return the facts for the record: the stage."""

