@@ -151,7 +151,7 @@ def first_steps(
 def in_float64() -> Iterator[None]:
     """Load backbones in float64, so that what is copied from them is, too; each folder is read once."""
 
-    def load(folder: Path, *, needs_pooler: bool, dtype: torch.dtype) -> tuple[Any, Any]:
+    def load(folder: Path, *, needs_pooler: bool, **_: Any) -> tuple[Any, Any]:
         model, tokenizer = copy.deepcopy(_read(folder, needs_pooler))
         return model.double(), tokenizer
 
