@@ -49,11 +49,15 @@ def prepare_encoder(
     from bench.encoder import PairScorer
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
+    from bench.plan.backbones import check_backbones
+    from bench.plan.memory_options import check_memory_options
     from bench.stages import planned_steps
 
     cell, cache = plan.jobs[0].cell, StageCache(plan.spec.results / ".stages")
     missing = [stage.spec for stage in cell.all_stages if cache.find(stage) is None]
     if missing:
+        check_backbones([cell], plan.training)
+        check_memory_options([cell])
         roles = ", ".join(stage.role for stage in missing)
         print_stderr(f"{cell.describe()} is trained first: stage {roles} is not in {cache.root}")
     total = 0

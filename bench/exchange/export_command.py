@@ -123,10 +123,7 @@ def export_command(
     from bench.config.method_ids import parse_method
     from bench.nn.device import torch_threads
 
-    if options["precision"] != "fp32":
-        where = f"--precision {options['precision']}"
-        what = "an export has fp32 weights, and its card fp32 scores"
-        raise InputError(what, where=where, hint="leave it out")
+    check_full_precision(options["precision"])
     load_plugin_options(options["plugins"], options["results"])
     if parse_method(method, _WHERE).name == "st":
         what = f"'{method}' is a sentence-transformers folder already"
@@ -137,12 +134,34 @@ def export_command(
         from bench.nn.encoder_folder import check_target, find_encoder_bases
 
         check_target(out)
+        if adapter:
+            check_adapter_row(plan)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
         save_encoder(plan, builder, encoder, checkpoint, out, adapter=adapter, commit=finish_command)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
     for base in find_encoder_bases(encoder) if adapter else ():
-        click.echo(f"loading needs its base model: {base.name}, sha256 {base.sha256[:12]}")
+        line = f"loading needs its base model: {base.name}, sha256 {base.sha256[:12]}"
+        click.echo(f"{line}; here it is {base.path}")
+
+
+def check_adapter_row(plan: Plan) -> None:
+    """Raise InputError, before any training, for a row without LoRA."""
+    from bench.nn.model_folder import AdapterModel
+
+    cell = plan.jobs[0].cell
+    trained = any(dict(stage.spec.config).get("lora_rank") for stage in cell.all_stages)
+    if trained or any(isinstance(model, AdapterModel) for part in cell.walk() for model in part.models):
+        return
+    what = f"{cell.describe()} has no LoRA adapter"
+    raise InputError(what, where="--adapter", hint="leave it out for a whole model")
+
+
+def check_full_precision(precision: str) -> None:
+    """Raise InputError for an encoder in another precision than fp32."""
+    if precision != "fp32":
+        what = "an encoder on its own has fp32 weights, and its card fp32 scores"
+        raise InputError(what, where=f"--precision {precision}", hint="leave it out")
 
 
 def save_encoder(

@@ -20,6 +20,7 @@ from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.events import TRAINS, WAITS
 from bench.execution.stage_cache import StageCache
 from bench.method_card import BuildContext
+from bench.nn.adapter_folder import offer_bases
 from bench.nn.model_folder import ModelFolder, RecipeModel, hash_model
 from bench.plan.backbones import check_backbone_recipe
 from bench.plan.cell import Cell
@@ -135,12 +136,13 @@ class EncoderBuilder:
         return self._encoders[checkpoint, precision]
 
     def _build(self, context: BuildContext, precision: str) -> Encoder | PairScorer:
-        method = discover().get(self.cell.card.name)
+        method, bases = discover().get(self.cell.card.name), offer_bases([m.path for m in self.cell.models])
         if precision == "fp32":  # word vectors need no torch
-            return method.build(context)
+            with bases:
+                return method.build(context)
         from bench.nn.half_precision import build_at_precision, cast_encoder
 
-        with build_at_precision(precision):
+        with bases, build_at_precision(precision):
             encoder = method.build(context)
         lowered: Encoder | PairScorer = cast_encoder(encoder, precision)
         return lowered
@@ -260,7 +262,8 @@ class EncoderBuilder:
 
         context = replace(self.context(stage, inputs, out), checkpoint=self.cache.checkpoint(stage))
         precision, compiled = train_at_precision(self.cell.train_precision), compile_steps(self.cell.compiled)
-        with precision, compiled, use_deterministic_kernels(context.device):
+        bases = offer_bases([model.path for model in self.cell.models])
+        with bases, precision, compiled, use_deterministic_kernels(context.device):
             facts = stage.spec.train(context)
         self._check_models()
         return facts

@@ -122,6 +122,7 @@ def check_fit(adapter: Adapter, base: Path, model_type: object) -> None:
         return
     where = f"{adapter.folder.name}/{WEIGHTS}"
     places = match_names(adapter.modules, shapes)
+    check_distinct(places, where)
     for name, matrices in adapter.modules.items():
         place = places.get(name)
         if is_head(name) or is_head(place or name):
@@ -157,6 +158,13 @@ def match_names(modules: Iterable[str], known: Iterable[str]) -> dict[str, str]:
         elif len(longer) == 1:
             (found[module],) = longer
     return found
+
+
+def check_distinct(places: Mapping[str, str], where: str) -> None:
+    """Raise InputError for two adapters of one module, under two names."""
+    if len({*places.values()}) < len(places):
+        what = "it has two adapters of one module, under two names"
+        raise InputError(what, where=where, expected="one name for each module")
 
 
 def _check_shape(name: str, matrices: Matrices, own: Sequence[int], where: str, *, transposed: bool) -> None:
@@ -288,7 +296,10 @@ def _check_layers(adapter: Adapter, known: Sequence[str], where: str) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floating-point ones
+        return False
 
 
 def _join(shape: Sequence[object]) -> str:

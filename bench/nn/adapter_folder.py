@@ -14,9 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
+from bench.config import profiles
 from bench.errors import InputError
 from bench.nn.folder_checks import list_weight_files
 from bench.nn.folder_facts import read_json_object
@@ -113,7 +115,7 @@ def find_base(folder: Path) -> AdapterBase:
     another base, an adapter as base, and for names that lead elsewhere.
     """
     settings = read_settings(folder / CONFIG)
-    pin = read_settings(folder / BASE) if (folder / BASE).is_file() else {}
+    pin = read_settings(folder / BASE) if (folder / BASE).exists() else {}
     where = f"{folder.name}/{BASE if pin else CONFIG}"
     if pin:
         _check_pin(pin, where)
@@ -226,12 +228,26 @@ def _list_candidates(folder: Path, reference: str, pin: dict[str, Any], revision
             continue
     inside = folder.resolve()
     paths += [parent / _last_name(name) for parent in (inside.parent, inside.parent.parent) for name in names]
-    for path in paths:
-        real = path.resolve()
-        is_model = (path / "config.json").is_file() or is_adapter(path)
+    for path in chain(paths, _list_profile_backbones(pin)):
+        try:
+            real = path.resolve()
+            is_model = (path / "config.json").is_file() or is_adapter(path)
+        except (OSError, ValueError):  # no path on this machine
+            continue
         if is_model and real not in seen and (real != inside or path == Path(reference)):
             seen.add(real)
             yield path
+
+
+def _list_profile_backbones(pin: dict[str, Any]) -> Iterator[Path]:
+    """Yield the backbones of the profiles that are on this machine, for an adapter that names a hash."""
+    for profile in profiles.profile_names() if pin else ():
+        try:
+            reference = profiles.backbone_reference(profiles.load_profile(profile))
+        except InputError:  # a package that isn't installed
+            continue
+        if reference and os.path.isdir(reference):
+            yield Path(reference)
 
 
 def _read_base(folder: Path, path: Path, name: str | None) -> AdapterBase:

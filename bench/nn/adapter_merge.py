@@ -13,7 +13,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from bench.errors import InputError
-from bench.nn.adapter_files import PREFIX, match_names, read_adapter
+from bench.nn.adapter_files import PREFIX, check_distinct, match_names, read_adapter
 from bench.nn.architecture import ENCODERS_OF_PAIRS
 from bench.nn.lora_settings import WEIGHTS
 
@@ -33,6 +33,7 @@ def merge_adapter(model: nn.Module, folder: Path, missing: Collection[str] = ())
     modules: dict[str, Any] = dict(model.named_modules())
     linear = [name for name, module in modules.items() if isinstance(module, nn.Linear | Conv1D)]
     places = match_names(adapter.modules, linear)
+    check_distinct(places, where)
     left_out: list[str] = []
     for name, matrices in adapter.modules.items():
         keys = [f"{PREFIX}{name}.lora_{part}.weight" for part in "AB"]
@@ -48,6 +49,9 @@ def merge_adapter(model: nn.Module, folder: Path, missing: Collection[str] = ())
         change = outer @ inner * matrices.scale
         if isinstance(module, Conv1D):
             change = change.T
+        if not bool(change.isfinite().all()):
+            what = f"the adapter of {name} has values that are infinite or not numbers"
+            raise InputError(what, where=where, expected="finite numbers")
         weight = module.weight
         if weight.shape != change.shape:
             what = (

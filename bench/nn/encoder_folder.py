@@ -94,8 +94,10 @@ _ADAPTER = """
 The folder has a LoRA adapter by itself. Loading adds it to its base model:
 
 {bases}
-The base model is found in the local model cache, or as a folder of its name next to this one.
-sentence-transformers and peft look for the name too (`pip install peft`). bench compares the sha256.
+bench finds the base model in the local model cache, or as a folder of its name next to this one, and
+compares the sha256. sentence-transformers and peft (`pip install peft`) find it in the model cache, or by
+its name in the current folder. They load the base in the type of its files: give `dtype=torch.float32`
+(`model_kwargs={{"dtype": torch.float32}}`) for the same vectors.
 """
 
 

@@ -197,6 +197,9 @@ def check_modules_file(folder: Path) -> None:
 
 def check_transformer_alone(folder: Path) -> None:
     """Raise InputError for a sentence-transformers folder with more trained modules than hf: reads."""
+    if (folder / "twin.json").is_file():
+        what, hint = "it is a sum of encoders, which bench export wrote", f"use exported:{folder}"
+        raise InputError(what, where=folder.name, expected="the folder of one transformer", hint=hint)
     modules = read_json_object(folder / "modules.json", list)
     for kind in (str(module.get("type")) for module in modules if isinstance(module, dict)):
         name = kind.rpartition(".")[2]

@@ -133,4 +133,7 @@ def read_adapter_config(folder: Path) -> tuple[LoraSettings, list[str]]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floating-point ones
+        return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -15,6 +15,7 @@ from bench.nn.model_folder import ModelFolder
 from bench.plan.cell import Cell
 from bench.training.encoder_options import ENCODER_OPTIONS
 
+_LOW_RATE = 3e-4  # below it adapters hardly move in a short training
 _LOWERED = "bf16-weights"
 _DEFAULTS = {option.name: option.default for option in ENCODER_OPTIONS if option.name.startswith("lora_")}
 
@@ -59,11 +60,28 @@ def _check_settings(part: Cell, settings: LoraSettings) -> None:
         hint = "lora_base=bf16 holds the frozen weights in bfloat16"
         raise InputError(what, where=part.describe(), expected="fp32, tf32 or bf16", hint=hint)
     if part.model is not None and (shapes := find_linear_shapes(part.model)):
+        where = f"{part.describe()} on the backbone {part.model.name}"
         try:
-            check_targets(settings.targets, list(shapes), part.model.name)
+            targets = check_targets(settings.targets, list(shapes), part.model.name)
         except InputError as error:
-            error.where = f"{part.describe()} on the backbone {part.model.name}"
+            error.where = where
             raise
+        most = max(min(shapes[name]) for name in targets)
+        if settings.rank > most:
+            what = f"lora_rank={settings.rank} is more than any of its matrices has"
+            raise InputError(what, where=where, expected=f"at most {most}, the smaller side of the largest")
+
+
+def describe_rates(cells: Iterable[Cell]) -> Iterator[str]:
+    """Yield a note for each row that trains adapters at a rate for all weights."""
+    for method, cell in {cell.method: cell for cell in cells}.items():
+        low = []
+        for role, owner, stage in cell.named_stages:
+            config = dict(stage.spec.config)
+            if owner is cell and config.get("lora_rank") and float(config.get("lr", 1.0)) < _LOW_RATE:
+                low.append(f"{role} lr={config['lr']:g}")
+        if low:
+            yield f"{method}: {', '.join(low)} suits all weights; adapters mostly need more, such as lr=1e-3"
 
 
 @cache
