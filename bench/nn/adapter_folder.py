@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -126,6 +125,9 @@ def find_base(folder: Path) -> AdapterBase:
         if not pin or base.sha256 == pin["sha256"]:
             return base
         found.append(base)
+    for path in _list_profile_backbones() if pin else ():
+        if hash_base(path) == pin["sha256"]:
+            return _read_base(folder, path, pin["name"])
     name = pin.get("name") or reference
     if found:
         what = f"its base model is {name} of sha256 {pin['sha256'][:12]}, and the one here "
@@ -228,7 +230,7 @@ def _list_candidates(folder: Path, reference: str, pin: dict[str, Any], revision
             continue
     inside = folder.resolve()
     paths += [parent / _last_name(name) for parent in (inside.parent, inside.parent.parent) for name in names]
-    for path in chain(paths, _list_profile_backbones(pin)):
+    for path in paths:
         try:
             real = path.resolve()
             is_model = (path / "config.json").is_file() or is_adapter(path)
@@ -239,9 +241,9 @@ def _list_candidates(folder: Path, reference: str, pin: dict[str, Any], revision
             yield path
 
 
-def _list_profile_backbones(pin: dict[str, Any]) -> Iterator[Path]:
-    """Yield the backbones of the profiles that are on this machine, for an adapter that names a hash."""
-    for profile in profiles.profile_names() if pin else ():
+def _list_profile_backbones() -> Iterator[Path]:
+    """Yield the backbones of the profiles that are on this machine."""
+    for profile in profiles.profile_names():
         try:
             reference = profiles.backbone_reference(profiles.load_profile(profile))
         except InputError:  # a package that isn't installed

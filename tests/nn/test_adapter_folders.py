@@ -17,6 +17,7 @@ import torch
 from peft import IA3Config, LoraConfig, PrefixTuningConfig
 from safetensors.torch import load_file, save_file
 
+from bench.config.profiles import load_profile
 from bench.errors import InputError
 from bench.nn.adapter_folder import BASE, find_base, find_bases, write_base
 from bench.nn.adapter_view import open_plain_folder
@@ -25,6 +26,7 @@ from bench.nn.folder_facts import read_folder_facts
 from bench.nn.lora_settings import CONFIG, WEIGHTS
 from bench.nn.model_folder import AdapterModel, hash_model, resolve_folder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
+from bench.plan.backbones import profile_backbone
 from tests.support.adapters import add_adapter
 from tests.support.hostile import Edit, put
 
@@ -231,6 +233,10 @@ REFUSED: list[tuple[Edit, str]] = [
     (set_config(r=True), "its rank r is 'True'"),
     (set_config(r=3), "self.query has matrices of rank 2, adapter_config.json says 3"),
     (set_config(lora_alpha="evil"), "its lora_alpha is 'evil'"),
+    (set_config(lora_alpha=10**400), "its lora_alpha is"),
+    (set_config(base_model_name_or_path="a" * 999), "is not on this machine"),
+    (set_weights(lambda w: w.update({n.replace("model.encoder", "model.bert.encoder"): w[n].clone()
+                                     for n in (A, B)})), "it has two adapters of one module"),
     (set_config(alpha_pattern={"(a+)+$": 1}), "its alpha_pattern has the regular expression '(a+)+$'"),
     (set_config(target_modules=["query", "value", "nothing"]), "its target 'nothing' has no matrices"),
     (set_config(base_model_name_or_path="https://evil.example/x"), "its base model is 'https://evil.example/x'"),
@@ -293,6 +299,24 @@ def test_other_adapters_of_peft_are_refused(base: Path, tmp_path: Path, config: 
     add_adapter(base, tmp_path / "a", config)
     with pytest.raises(InputError, match=what):
         resolve_folder(str(tmp_path / "a"), where="here")
+
+
+def test_infinite_adapter_is_refused(adapter: Path) -> None:
+    set_weights(lambda w: w.update({A: torch.full_like(w[A], torch.inf)}))(adapter)
+    with pytest.raises(InputError, match="infinite or not numbers"):
+        TransformerEncoder(adapter)
+
+
+def test_base_may_be_a_profiles_backbone(tmp_path: Path) -> None:
+    """The mini backbone comes with the program: its adapter needs no folder next to it."""
+    backbone = profile_backbone(load_profile("mini"), None)
+    add_adapter(backbone.path, folder := tmp_path / "a", LoraConfig(r=2, target_modules=["query"]))
+    put(folder, CONFIG, base_model_name_or_path=backbone.name)
+    (folder / BASE).write_text(json.dumps({"schema": 1, "name": backbone.name, "sha256": backbone.sha256}))
+    assert find_base(folder).sha256 == backbone.sha256
+    (folder / BASE).unlink()
+    with pytest.raises(InputError, match="is not on this machine"):
+        find_base(folder)
 
 
 def test_base_is_found_next_to_the_adapter_and_by_hash(base: Path, adapter: Path, tmp_path: Path) -> None:

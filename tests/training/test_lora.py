@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.execution.dry_run import describe_checkpoints
+from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.runner import check_pending_cells
 from bench.execution.stage_cache import StageCache
 from bench.nn import adapter_folder
@@ -197,8 +201,6 @@ def test_momentum_copy_moves_adapters_and_shares_the_base() -> None:
 
 
 def test_changed_base_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
-    import shutil
-
     base = tmp_path / "base"
     shutil.copytree(tiny_bert, base)
     folder = train("simcse", base, tmp_path).folder / "selected"
@@ -207,7 +209,10 @@ def test_changed_base_is_refused(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected the base model that it was trained on"):
         load_backbone(folder)
     shutil.rmtree(base)
-    with pytest.raises(InputError, match="base model base of this adapter is not there"):
+    with pytest.raises(InputError, match="its base model 'base' is not on this machine"):
+        load_backbone(folder)
+    moved = Path(shutil.copytree(tiny_bert, tmp_path / "moved"))
+    with adapter_folder.offer_bases([moved]):
         load_backbone(folder)
 
 
@@ -229,6 +234,7 @@ REFUSED = [
         "no linear module of the layers is called 'q_proj'",
     ),
     ("simcse[lora_rank=2,lora_alpha=0]", {}, "lora_alpha=0"),
+    ("simcse[lora_rank=500]", {}, "lora_rank=500 is more than any of its matrices has"),
     ("simcse[lora_rank=2]", {"train_precision": "bf16-weights"}, "--train-precision bf16-weights"),
     ("esimcse[lora_rank=2,momentum_init=random]", {}, "no frozen backbone"),
     ("promptbert[lora_rank=2,prompt_form=continuous]", {}, "trained vectors"),
@@ -246,6 +252,29 @@ def test_plan_refuses_it(
         check_pending_cells(plan_on_toy(method, tmp_path, **given))
     assert words in str(error.value)
     assert error.value.where
+
+
+def test_finished_adapters_are_used_with_their_base_elsewhere(
+    tiny_bert: Path, text: Path, tmp_path: Path
+) -> None:
+    """As when a results folder and a model come to another machine."""
+    first, other = (Path(shutil.copytree(tiny_bert, tmp_path / name)) for name in "ab")
+    method = "simcse[lora_rank=2,steps=1,eval_every=1,batch_size=4]"
+    vectors = []
+    for base in (first, other):
+        plan = plan_on_toy(method, tmp_path, backbone=str(base), corpus=text, dev="toy")
+        cache = StageCache(tmp_path / ".stages")
+        builder = EncoderBuilder(plan.jobs[0].cell, "cpu", plan.training, cache)
+        vectors.append(cast("Encoder", builder.encoder()).encode(["A sentence."]))
+        shutil.rmtree(first, ignore_errors=True)
+    assert np.array_equal(*vectors)
+
+
+def test_plan_notes_a_rate_for_all_weights(tiny_bert: Path, text: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"backbone": str(tiny_bert), "corpus": text, "dev": "toy"}
+    for rate, noted in (("1e-5", True), ("1e-3", False)):
+        notes = plan_on_toy(f"simcse[lora_rank=2,lr={rate}]", tmp_path, **given).notes
+        assert any("adapters mostly need more" in note for note in notes) == noted
 
 
 def test_missing_library_is_one_line_in_the_plan(
