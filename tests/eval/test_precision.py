@@ -73,6 +73,11 @@ def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, t
     difference = both["scores"][0]["value"] - full["scores"][0]["value"]
     assert effect["tasks"]["TOY"]["difference"] == pytest.approx(difference, abs=1e-15)
     assert 0 < abs(difference) < 0.1
+    said = [cli("report", "--campaign", campaign)[1] for campaign in names]
+    points = f"{100 * abs(difference):.2f}"
+    assert f"Evaluated in bf16; fp32 scores of a task differ by at most {points}." in said[1]
+    assert "Evaluated in bf16." in said[2]
+    assert "Evaluated in" not in said[0]
     code, _, err = cli(*low, "--campaign", "full")
     assert (code, "another specification" in err) == (1, True)
 
