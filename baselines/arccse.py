@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import losses, nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import MASK_TOKEN, MethodCard, Need, Option
+from bench.method_card import MASK_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling
 from bench.training.recipe import CLS_VIEWS, TrainedOnce, usual_options
 
 _INSIDE = 1 - 1e-6
@@ -158,6 +159,13 @@ class ArcCSE(TrainedOnce):
             ("arccon", "triplet=false, profile bert-base or roberta-base"),
         ),
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: a prompt's mask with masked spans."""
+        if options["triplet"]:
+            why = "reads the first mask token, which may be a masked span's"
+            check_train_pooling(self.card.name, options, PROMPTLESS, why, expected="triplet=false with it")
+        return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with ArcCon and triplets, as :func:`bench.training.train_towers`."""

@@ -81,8 +81,7 @@ class BSL(TrainedOnce):
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the bootstrapped loss, as :func:`bench.training.train_towers`."""
         config, tower = context.config, nn.load_backbone(context.model)
-        length = int(config["max_length"])
-        partners = nn.TokenRows(tower[1], context.partners, length) if context.partners else None
+        partners = training.build_rows(tower[1], context.partners, config) if context.partners else None
 
         def objective(model: Any, pad_id: int) -> training.Bootstrap:
             head = training.build_predictor(nn.state_size(model), int(config["blocks"]))

@@ -13,7 +13,7 @@ from bench.lazy import torch
 from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.training.encoder_options import ENCODER_OPTIONS, PROMPTLESS, TRAIN_POOLINGS, check_train_pooling
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 
@@ -28,6 +28,9 @@ class CropObjective(training.Objective):
         self.pooling = str(config["train_pooling"])
         # its own copy: a thread may prepare a step while the dev evaluation uses the tokenizer
         self.tokenizer = copy.deepcopy(tokenizer)
+        self.prompted: training.PromptedRows | None = None
+        if self.pooling == "mask":
+            self.prompted = training.PromptedRows(tokenizer, (), int(config["max_length"]))
         self.seen = 0
 
     def prepare(self, batch: Sequence[tuple[int, list[int]]]) -> nn.TokenBatch:
@@ -73,7 +76,10 @@ class CropObjective(training.Objective):
         """Join the units of a span to a token row."""
         if self.unit == "token":
             return [row[0], *span, row[-1]]
-        return nn.tokenize_rows(self.tokenizer, [" ".join(span)], int(self.context.config["max_length"]))[0]
+        text = " ".join(span)
+        if self.prompted is not None:
+            return self.prompted.make(text)
+        return nn.tokenize_rows(self.tokenizer, [text], int(self.context.config["max_length"]))[0]
 
 
 @add_method
@@ -127,8 +133,8 @@ class Crop(TrainedOnce):
             Option(
                 "train_pooling",
                 "avg",
-                "vector that is trained: mean of the states (published), or [CLS]",
-                ("avg", "cls"),
+                "vector that is trained: mean of the states (published), [CLS] or another",
+                ("avg", *(pooling for pooling in TRAIN_POOLINGS if pooling != "avg")),
             ),
             Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0, maximum=1),
             *training_options(lr=2e-5, clip=0.0),
@@ -148,7 +154,7 @@ class Crop(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Describe the one stage."""
+        """Describe the one stage; InputError: bounds in the wrong order, or spans of a prompt."""
         shortest, longest = int(options["shortest_sentence"]), int(options["longest_sentence"])
         if shortest > longest:
             raise InputError(
@@ -156,6 +162,9 @@ class Crop(TrainedOnce):
                 where="crop.shortest_sentence",
                 expected=f"at most crop.longest_sentence, {longest}",
             )
+        if options["unit"] == "token" and options["views"] != "dropout":
+            why = "has spans of its prompt's tokens"
+            check_train_pooling(self.card.name, options, PROMPTLESS, why, expected="unit=word with it")
         return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from bench.lazy import torch
 from bench.method_card import MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import check_train_pooling
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, init_linear, usual_options
 
 FORMS = ("released", "paper")
@@ -226,8 +227,12 @@ class DCLR(TrainedOnce):
         return {"complement": str(options["complement"])} if options["complement"] else {}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Describe the one stage; its key identifies the complement by its content."""
+        """Describe the one stage, keyed by the complement's content; InputError: a pooling of padding."""
         own = {name: value for name, value in options.items() if name != "complement"}
+        if not options["mask_padding"]:
+            why = "would pool the padding that training attends to"
+            allowed, expected = ("cls", "mask"), "cls, mask, or mask_padding=true with it"
+            check_train_pooling(self.card.name, options, allowed, why, expected=expected)
         return tuple(replace(spec, inputs=tuple(self.members(options))) for spec in super().stages(own))
 
     def train(self, context: StageContext) -> dict[str, Any]:

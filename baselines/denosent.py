@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from bench import losses, nn, training
 from bench.baselines.promptbert import (
     PROMPT_POOLING_OPTION,
     PromptedMethod,
     check_template_room,
+    keep_mask_pooling,
     train_prompted,
 )
 from bench.errors import InputError
@@ -107,7 +108,7 @@ class DenoSentObjective(training.Objective):
             given = torch.nn.functional.dropout(embeddings, self.noise, self.module.training)
             padding = gaps.chunk.mask == 0
             states = self.decoder(given, vectors.unsqueeze(1), tgt_key_padding_mask=padding)
-            words = self.encoder.get_input_embeddings().weight
+            words = training.to_float32(self.encoder.get_input_embeddings().weight)
             logits = self.lm_head(states.flatten(0, 1)[gaps.places], words)
         return losses.masked_lm_loss(logits, gaps.targets)
 
@@ -116,6 +117,7 @@ class DenoSentObjective(training.Objective):
 class DenoSent(PromptedMethod):
     """DenoSent."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"generative_weight": 0.0}
     card = MethodCard(
         name="denosent",
         printed="DenoSent",
@@ -190,7 +192,8 @@ class DenoSent(PromptedMethod):
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Describe the one stage."""
         card = self.card
-        config = {key: value for key, value in options.items() if key not in ("rtt", "pooling")}
+        own = keep_mask_pooling(card.name, options)
+        config = {key: value for key, value in own.items() if key not in ("rtt", "pooling")}
         text = TRAIN if options["rtt"] == "none" else paired(str(options["rtt"]))
         settings = tuple(sorted(config.items()))
         return (StageSpec(card.name, card.name, card.version, settings, self.train, text=text),)

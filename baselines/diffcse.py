@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bench import losses, nn, training
 from bench.errors import InputError
@@ -13,6 +13,7 @@ from bench.lazy import torch
 from bench.method_card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, init_linear, usual_options
 
 HEAD_OPTION = Option(
@@ -184,7 +185,7 @@ class DiffCSEObjective(training.Objective):
             edited = torch.where(edits.chosen, edited, ids * mask)
         chunk = edits.chunk._replace(ids=edited)
         states = nn.compute_embeddings(self.discriminator, chunk)
-        states = torch.cat([vectors.unsqueeze(1), states[:, 1:]], dim=1)
+        states = torch.cat([vectors.unsqueeze(1).to(states.dtype), states[:, 1:]], dim=1)
         with training.autocast_towers(mask.device):
             states = training.to_float32(nn.run_encoder(self.discriminator, states, chunk))
         labels = ((edited != ids) & mask.bool()).long()  # 1: an attended token was replaced by another
@@ -195,6 +196,7 @@ class DiffCSEObjective(training.Objective):
 class DiffCSE(TrainedOnce):
     """DiffCSE."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"rtd_weight": 0.0}
     card = MethodCard(
         name="diffcse",
         printed="DiffCSE",
@@ -264,6 +266,9 @@ class DiffCSE(TrainedOnce):
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Describe the one stage; sampled replacements have version 2 (the card's deviations)."""
+        if options["rtd_weight"]:
+            why = "has the prompt among the edited tokens"
+            check_train_pooling(self.card.name, options, PROMPTLESS, why, expected="rtd_weight=0 with it")
         (stage,) = super().stages(options)
         return (replace(stage, version=2) if options["replacement"] == "sample" else stage,)
 

@@ -134,7 +134,7 @@ class EDFSE:
         if not context.partners:
             return SimCSE().train(context)
         tau, tower = float(context.config["tau"]), nn.load_backbone(context.model)
-        partners = nn.TokenRows(tower[1], context.partners, int(context.config["max_length"]))
+        partners = training.build_rows(tower[1], context.partners, context.config)
         objective = partial(SimCSEObjective, tau=tau, partners=partners)
         return training.train_towers(context, [tower], objective, numbered=True)
 

@@ -13,6 +13,7 @@ from bench.lazy import torch
 from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling, refuse_lora
 from bench.training.recipe import ADAMW_EPS, TrainedOnce, usual_options
 
 
@@ -159,20 +160,25 @@ class ESimCSE(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Describe the one stage; InputError: words by the paper's rule."""
+        """Describe the one stage; InputError: the paper's rule for words, a prompt, or adapters."""
         if options["repetition_unit"] == "word" and options["repetition_rule"] == "paper":
             raise InputError(
                 "the paper's rule counts subwords",
                 where="esimcse.repetition_rule",
                 expected="released with esimcse.repetition_unit=word",
             )
+        why = "has its prompt's tokens repeated too"
+        check_train_pooling(self.card.name, options, PROMPTLESS, why)
+        if options["queue"] and options["momentum_init"] == "random":
+            reason = "a momentum encoder of random weights has no frozen backbone"
+            refuse_lora(options, "esimcse", reason, "momentum_init=pretrained with it")
         return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train on repeated words with a momentum queue, as :func:`bench.training.train_towers`."""
         config = context.config
         backbone = nn.load_backbone(context.model)
-        kept, room = int(config["max_length"]), nn.TransformerEncoder(backbone).max_length
+        kept, room = int(config["max_length"]), nn.TransformerEncoder(backbone, "avg").max_length
         rate, rule = float(config["repetition_rate"]), str(config["repetition_rule"])
         longest = kept + training.repetition_bound(kept, rate, rule)
         if longest > room and not repeats_words(context):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from bench import losses, nn, training
 from bench.baselines.diffcse import HEAD_OPTION, build_training_head
@@ -12,7 +12,8 @@ from bench.errors import InputError
 from bench.lazy import torch
 from bench.method_card import LAYERS, MLM_HEAD, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
 
 
@@ -96,6 +97,7 @@ class InfoCSEObjective(training.Objective):
 class InfoCSE(TrainedOnce):
     """InfoCSE."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"mlm_weight": 0.0}
     card = MethodCard(
         name="infocse",
         printed="InfoCSE",
@@ -145,6 +147,13 @@ class InfoCSE(TrainedOnce):
         """Raise InputError, in the plan, for a backbone of one layer."""
         if facts.layered and facts.layers is not None:
             check_halves(facts.layers // 2)
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: a prompt's mask with the masked-LM loss."""
+        if options["mlm_weight"]:
+            why = "has the prompt among the masked tokens"
+            check_train_pooling(self.card.name, options, PROMPTLESS, why, expected="mlm_weight=0 with it")
+        return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with the contrastive loss and the reconstruction, as :func:`bench.training.train_towers`."""

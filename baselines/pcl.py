@@ -13,7 +13,8 @@ from bench.errors import InputError
 from bench.lazy import torch
 from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling
 from bench.training.recipe import ADAMW_EPS, TrainedOnce, init_linear, usual_options
 
 
@@ -97,9 +98,10 @@ class PCLObjective(training.Objective):
         pooler = getattr(self.peer, "pooler", None)
         self.peer_pooler = init_linear(size) if pooler is None else pooler.dense
         for module in (self.peer, self.peer_pooler):
-            module.requires_grad_(not self.fixed)
+            if self.fixed or not nn.has_lora(self.peer):  # under adapters the copy is frozen as the model is
+                module.requires_grad_(not self.fixed)
 
-    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, nn.Chunk | None]:
+    def prepare(self, batch: Sequence[list[int]]) -> tuple[nn.TokenBatch, nn.TokenBatch | nn.Chunk | None]:
         """Put the first views of all sentences first; pad them for a peer that attends to padding."""
         groups = [self.views(row) for row in batch]
         views = [row for view in zip(*groups, strict=True) for row in view]
@@ -107,9 +109,11 @@ class PCLObjective(training.Objective):
         if self.peer_mask or self.peer is None:
             return tokens, None
         ids = nn.pad_chunk(views, self.pad_id).ids  # the released peer attends to padding
+        if training.get_chunk_rows():
+            return tokens, training.token_batch(ids.tolist(), self.pad_id, self.encoder)
         return tokens, nn.Chunk(ids, torch.ones_like(ids), None)
 
-    def compute(self, prepared: tuple[nn.TokenBatch, nn.Chunk | None]) -> torch.Tensor:
+    def compute(self, prepared: tuple[nn.TokenBatch, nn.TokenBatch | nn.Chunk | None]) -> torch.Tensor:
         """Encode all views in one call of each encoder."""
         tokens, padded = prepared
         other = None
@@ -207,6 +211,15 @@ class PCL(TrainedOnce):
         published_names=(("pcl", "as published: profile bert-base or roberta-base"),),
         padding_matters=True,
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: a pooling that its edits or its peer's padding would change."""
+        name = self.card.name
+        check_train_pooling(name, options, PROMPTLESS, "has its prompt's tokens edited too")
+        if options["peer_coop"] and not options["peer_mask"]:
+            why = "would pool the padding that the peer attends to"
+            check_train_pooling(name, options, ("cls",), why, expected="cls, or peer_mask=true with it")
+        return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train on edited views, as :func:`bench.training.train_towers`."""

@@ -26,7 +26,7 @@ from bench.method_card import (
 )
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.training.encoder_options import ENCODER_OPTIONS, OWN_POOLING, check_train_pooling, refuse_lora
 from bench.training.recipe import ADAMW_EPS, TEXT_OPTION, TrainedOnce, init_linear, prompt_training_options
 
 PROMPT_POOLING_OPTION = Option(
@@ -86,8 +86,18 @@ def check_template_room(max_length: int, room: int) -> None:
         raise InputError(message, expected=f"a max_length up to {room}")
 
 
+def keep_mask_pooling(name: str, options: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    """Return the options with the method's own training pooling; InputError: it isn't the prompt's mask."""
+    check_train_pooling(name, options, ("mask",), "isn't trained by a prompt, whose vector is the mask's")
+    return {**options, "train_pooling": OWN_POOLING}
+
+
 class PromptedMethod(TrainedOnce):
     """Base of a method whose encoder reads the mask in the option ``template``."""
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: another training pooling than the mask's."""
+        return super().stages(keep_mask_pooling(self.card.name, options))
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of the asked checkpoint: template and mask token."""
@@ -325,8 +335,11 @@ class PromptBERT(TrainedOnce):
     )
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Describe the one stage; the test's template isn't one of its settings."""
-        (stage,) = super().stages(options)
+        """Describe the one stage, without the test's template; InputError: adapters to trained vectors."""
+        if options["prompt_form"] == "continuous":
+            reason = "trained vectors would be missing from an adapter"
+            refuse_lora(options, "promptbert", reason, "prompt_form=text with it")
+        (stage,) = super().stages(keep_mask_pooling(self.card.name, options))
         config = tuple((name, value) for name, value in stage.config if name != "test_template")
         return (replace(stage, config=config),)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bench import losses, nn, training
 from bench.lazy import torch
-from bench.method_card import MLM_HEAD, MethodCard, Need, Option
+from bench.method_card import MLM_HEAD, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS, PROMPTLESS, check_train_pooling
 from bench.training.recipe import (
     ADAMW_EPS,
     CLS_VIEWS,
@@ -116,6 +116,7 @@ class ExtendedObjective(SimCSEObjective):
 class SimCSE(TrainedOnce):
     """Unsupervised SimCSE."""
 
+    whole_batch: ClassVar[Mapping[str, float]] = {"mlm_term": 0.0}
     card = MethodCard(
         name="simcse",
         printed="SimCSE",
@@ -161,6 +162,13 @@ class SimCSE(TrainedOnce):
         published_names=(("simcse", "as published: profile bert-base or roberta-base"),),
         known_as=(("gsinfonce", "simcse[noise_negatives=192]"),),
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: a prompt's mask with a masked-LM term."""
+        if options["mlm_term"]:
+            why = "has the prompt among the masked tokens"
+            check_train_pooling(self.card.name, options, PROMPTLESS, why, expected="mlm_term=0 with it")
+        return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train on two dropout views with the chosen terms, as :func:`bench.training.train_towers`."""

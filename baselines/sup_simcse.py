@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench import losses, nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option
+from bench.method_card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS, check_train_pooling, refuse_lora
 from bench.training.recipe import ADAMW_EPS, TrainedOnPairs, init_linear, training_options
 
 
@@ -97,6 +97,14 @@ class SupSimCSE(TrainedOnPairs):
             ADAMW_EPS,
         ),
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Return the one stage; InputError: another pooling than the pooler's, or adapters."""
+        check_train_pooling(self.card.name, options, ("cls",), "isn't read by the pooler, which takes [CLS]")
+        refuse_lora(
+            options, "sup_simcse", "adapters would leave out the trained head, which is kept", "lora_rank=0"
+        )
+        return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train on labelled pairs or triplets, as :func:`bench.training.train_towers`."""

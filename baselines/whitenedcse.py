@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import MethodCard, Option
+from bench.method_card import MethodCard, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import PROMPTLESS, check_train_pooling
 from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
 
 
@@ -151,6 +152,15 @@ class WhitenedCSE(TrainedOnce):
         ),
         published_names=(("whitenedcse", "as published: profile bert-base or roberta-base"),),
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: a prompt's mask with repeated subwords."""
+        if options["repetition_rate"]:
+            why = "has its prompt's tokens repeated too"
+            check_train_pooling(
+                self.card.name, options, PROMPTLESS, why, expected="repetition_rate=0 with it"
+            )
+        return super().stages(options)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train with shuffled group whitening, as :func:`bench.training.train_towers`."""

@@ -72,6 +72,8 @@ class StageContext:
         negatives: Hard negatives of the sentences for pairs that have them, otherwise empty.
         needs: Requirements for the backbone, see :class:`bench.method_card.Need`.
         checkpoint: File for the state of a long training, from which a killed one goes on.
+        model_name: Name of the backbone, "" for its folder's.
+        model_sha256: Hash of the backbone, "" where it is unknown.
     """
 
     config: Mapping[str, OptionValue]
@@ -92,6 +94,8 @@ class StageContext:
     negatives: Sequence[str] = ()
     needs: frozenset[str] = frozenset()
     checkpoint: Path | None = None
+    model_name: str = ""
+    model_sha256: str = ""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,9 @@ SCRIPTS = (
         "cost_curves",
         quick=("--method", "word_overlap", "--methods", "word_overlap", "--seeds", "1", "--suite", "toy"),
     ),
+    Script("loading", quick=("--megabytes", "2", "--loads", "bf16:fp32", "bin:fp32")),
     Script("memory", quick=("--sizes", "1000", "2000", "--dim", "8")),
+    Script("training_memory", ("--peer",), quick=("--sizes", "4", "8", "--chunk", "2", "--steps", "1")),
     Script("import_mteb", quick=("--models", "3", "--copies", "2", "--check", "2")),
 )
 

@@ -129,7 +129,7 @@ ENCODING = (
         "weights_in_half_precision",
         "precision",
         BACKBONE,
-        "folder, dtype=torch.float32, weights_only=True",
+        "folder, dtype=dtype, weights_only=True",
         'folder, dtype="auto", weights_only=True',
         RECOMPUTE,
     ),
@@ -274,15 +274,15 @@ LOSS = (
         "no_temperature",
         "temperature",
         CONTRASTIVE,
-        "similarity = unit_a @ unit_p.T / tau",
-        "similarity = unit_a @ unit_p.T",
+        "cross_entropy(unit_a @ unit_p.T / tau, right)",
+        "cross_entropy(unit_a @ unit_p.T, right)",
     ),
     Mutation(
         "times_temperature",
         "temperature",
         CONTRASTIVE,
-        "torch.cat([positives, queue])) / tau",
-        "torch.cat([positives, queue])) * tau",
+        "cross_entropy(unit_a @ unit_c.T / tau, right)",
+        "cross_entropy(unit_a @ unit_c.T * tau, right)",
     ),
     Mutation(
         "one_view_twice",
@@ -305,10 +305,8 @@ LOSS = (
         "targets_shuffled",
         "labels shuffled",
         CONTRASTIVE,
-        "unit_p.T / tau\n    return functional.cross_entropy("
-        "similarity, torch.arange(len(anchors), device=anchors.device))",
-        "unit_p.T / tau\n    return functional.cross_entropy("
-        "similarity, torch.randperm(len(anchors), device=anchors.device))",
+        "cross_entropy(unit_a @ unit_p.T / tau, right)",
+        "cross_entropy(unit_a @ unit_p.T / tau, right[torch.randperm(len(right))])",
     ),
     Mutation(
         "views_not_interleaved",
@@ -321,8 +319,8 @@ LOSS = (
         "queue_not_compared",
         "negatives dropped",
         CONTRASTIVE,
-        "cosine_matrix(anchors, torch.cat([positives, queue])) / tau",
-        "cosine_matrix(anchors, positives) / tau",
+        "torch.cat([positives, queue])",
+        "positives",
     ),
     Mutation(
         "own_view_a_negative",

@@ -10,6 +10,8 @@ from bench.method_card import LAYERS, MethodCard, Need, Option, OptionValue
 from bench.methods.distill import register_derived_methods
 from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
+from bench.stages import StageSpec
+from bench.training.encoder_options import check_train_pooling
 from bench.training.recipe import training_options
 
 HALF = -1
@@ -67,6 +69,13 @@ class JTCSE(Twin):
         """Raise InputError, in the plan, for cross-attention layers that don't divide the backbone's."""
         if facts.layered and facts.layers is not None:
             self.caels(facts.layers, options)
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the stages; InputError: another pooling than [CLS] with cross-attention layers."""
+        if int(options["caels"]):
+            why = "has no cross stream: that of the cross-attention layers is of [CLS]"
+            check_train_pooling(self.card.name, options, ("cls",), why, expected="cls, or caels=0")
+        return super().stages(options)
 
     def caels(self, layers: int, config: Mapping[str, OptionValue]) -> tuple[int, ...]:
         """Layers with cross-attention; InputError: their number doesn't divide the layers."""

@@ -29,6 +29,7 @@ from bench.method_card import (
 from bench.methods.twin import Rows
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import OWN_POOLING, check_train_pooling, refuse_lora
 from bench.training.recipe import TrainedOnce, usual_options
 
 PairLoss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
@@ -237,6 +238,13 @@ class PairMethod(TrainedOnce):
         if options["pooler"] != "cls" and options["pooling"] != "cls":
             message = f"pooling {options['pooling']} with pooler {options['pooler']}"
             raise InputError(message, where=self.card.name, expected="a pooling only with pooler=cls")
+        if (pooler := str(options["pooler"])) != "cls":
+            why = f"with pooler={pooler}, which is the vector in training too"
+            check_train_pooling(self.card.name, options, (pooler,), why)
+            options = {**options, "train_pooling": OWN_POOLING}
+        if options["freeze_layers"]:
+            reason = "all layers are frozen under adapters, so freeze_layers has no effect"
+            refuse_lora(options, self.card.name, reason, "freeze_layers=0, and lora_targets in its place")
         return super().stages(options)
 
     def build(self, context: BuildContext) -> Encoder:

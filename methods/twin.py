@@ -14,7 +14,7 @@ from bench.errors import BenchError
 from bench.lazy import torch
 from bench.method_card import OWN_NORMS, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.training.encoder_options import ENCODER_OPTIONS, find_train_pooling
 from bench.training.recipe import CLS_VIEWS, POOLING_OPTION, init_linear, training_options
 
 SUB_VERSION = 1
@@ -97,10 +97,15 @@ def train_sub_encoder(context: StageContext) -> dict[str, Any]:
 
 
 def mean_cls_norm(tower: tuple[Any, Any], context: StageContext) -> float:
-    """Mean Euclidean norm of [CLS] over the first 100 training sentences (TNCSE, Figure 5)."""
+    """Mean Euclidean norm of [CLS] over the first 100 training sentences (TNCSE, Figure 5).
+
+    With another ``train_pooling`` it is of the vectors that were trained.
+    """
     import numpy as np
 
-    vectors = nn.TransformerEncoder(tower, "cls", device=context.device).encode(context.sentences[:100])
+    pooling = find_train_pooling(context.config, "cls")
+    encoder = nn.TransformerEncoder(tower, pooling, first_layer="layer1", device=context.device)
+    vectors = encoder.encode(context.sentences[:100])
     return float(np.linalg.norm(vectors.astype(np.float64), axis=1).mean())
 
 
@@ -194,7 +199,8 @@ class Twin:
         """Train both towers together, from the selected sub-encoders: the joint stage."""
         config = context.config
         folders = [training.tower_folders(context.inputs[role], "selected")[0] for role, _ in TOWERS]
-        towers = [nn.load_backbone(folder) for folder in folders]
+        adapted = bool(config.get("lora_rank"))
+        towers = [nn.load_backbone(folder, keep_adapters=adapted) for folder in folders]
         for model, _ in towers:
             nn.remove_layer_norms(model, int(config.get("drop_norms", 0)))
         coin = training.generator(context.seed, f"icnce/{context.role}")

@@ -9,7 +9,7 @@ from bench import losses, nn, training
 from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.training.encoder_options import ENCODER_OPTIONS, OWN_POOLING, TRAIN_POOLINGS, find_train_pooling
 from bench.training.recipe import TrainedOnce, select_option, training_options
 
 ARCHITECTURES = ("single_projection", "online_projection", "projection")
@@ -69,7 +69,12 @@ class Unsee(TrainedOnce):
                 ),
                 Option("layers", _LAYERS[objective], "m, blocks of g", minimum=1),
                 Option("decay", 0.999, "of the moving average, 0 to 1", minimum=0, maximum=1),
-                Option("pooling", "avg", "vector of a sentence, in training too", ("avg", "cls")),
+                Option(
+                    "pooling",
+                    "avg",
+                    "vector of a sentence, in training too unless train_pooling is given",
+                    ("avg", *(pooling for pooling in TRAIN_POOLINGS if pooling != "avg")),
+                ),
                 Option("warmup", 0.1, "share of the steps over which the rate rises", minimum=0, maximum=1),
                 Option("drop_last", True, "leave out an epoch's short last batch"),
                 Option("decay_all", False, "weight decay on biases and LayerNorms too"),
@@ -90,12 +95,15 @@ class Unsee(TrainedOnce):
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Describe the one stage."""
-        name = self.card.name
-        return (StageSpec(name, name, self.card.version, tuple(sorted(options.items())), self.train),)
+        name, settings = self.card.name, dict(options)
+        if find_train_pooling(options, OWN_POOLING) != OWN_POOLING:
+            del settings["pooling"]  # of inference alone
+        return (StageSpec(name, name, self.card.version, tuple(sorted(settings.items())), self.train),)
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train against the moving-average target, as :func:`bench.training.train_towers`."""
-        config, pooling = context.config, str(context.config["pooling"])
+        config = context.config
+        pooling = find_train_pooling(config, str(config.get("pooling")))
 
         def objective(model: Any, pad_id: int) -> training.Objective:
             size = nn.state_size(model)

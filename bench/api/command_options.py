@@ -76,6 +76,7 @@ class RunOptions(TrainingOptions, total=False):
     per_gpu: int
     config: Paths
     probes: Texts
+    precision_effect: bool
     keep_vectors: bool
     deadline: float
     shard: str

@@ -36,7 +36,12 @@ from bench.cli.sealing import SealingOptions
 from bench.cli.train import tune_command
 from bench.config.notebook_methods import register_classes
 from bench.errors import InputError
-from bench.exchange.export_command import export_command, save_encoder
+from bench.exchange.export_command import (
+    check_adapter_row,
+    check_full_precision,
+    export_command,
+    save_encoder,
+)
 from bench.render.grid import SCALE
 
 if TYPE_CHECKING:
@@ -171,7 +176,8 @@ def train(
         seed: Seed of the training; leave it out for a method without seeds.
         out: New folder for the encoder, which transformers, sentence-transformers and :func:`load` read.
         progress: True to show progress on stderr.
-        options: As for ``bench export``, such as ``profile="minilm"`` or ``checkpoint="last"``.
+        options: As for ``bench export``, such as ``profile="minilm"``, ``checkpoint="last"``, or
+            ``adapter=True`` for the LoRA adapter by itself in ``out``.
 
     Returns:
         An encoder: ``encode(sentences)`` gives float32 (n, dim). It is a model for mteb too.
@@ -197,16 +203,21 @@ def train(
         (name,), register = _register([method], options, stack)
         refuse_options(options, _WRITING, where, "bench export")
         parsed = parse_options(export_command, {"seed": seed, "out": "-", **options}, where, (name,))
-        checkpoint = parsed.pop("checkpoint")
+        checkpoint, adapter = parsed.pop("checkpoint"), parsed.pop("adapter")
+        check_full_precision(parsed["precision"])
+        if adapter and folder is None:
+            raise InputError("adapter=True writes nothing without out", where=where, expected="out as well")
         parsed |= {"suites": parsed["suites"] or "toy"}  # a plan needs one; nothing is evaluated
         plan = plan_encoder(parsed.pop("method"), parsed.pop("seed"), parsed, where)
         plan = replace(plan, spec=register(plan.spec))
         with torch_threads(plan.spec.threads, needs_torch=True):
             if folder is not None:
                 check_target(folder)
+            if adapter:
+                check_adapter_row(plan)
             builder, encoder = prepare_encoder(plan, checkpoint, where)
             if folder is not None:
-                save_encoder(plan, builder, encoder, checkpoint, folder)
+                save_encoder(plan, builder, encoder, checkpoint, folder, adapter=adapter)
             facts = collect_model_facts(builder)
         from bench.eval.public_encoder import LoadedEncoder
 

@@ -42,16 +42,22 @@ def _check_seed(text: str, seed: int | None, where: str, *, has_seeds: bool) -> 
         raise InputError(what, where=where, hint="leave out --seed")
 
 
-def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBuilder, Encoder]:
+def prepare_encoder(
+    plan: Plan, checkpoint: str, where: str, *, precision: str = "fp32"
+) -> tuple[EncoderBuilder, Encoder]:
     """Return a one-cell plan's encoder and its builder; trains missing stages, refuses scorers of pairs."""
     from bench.encoder import PairScorer
     from bench.execution.encoder_builder import EncoderBuilder
     from bench.execution.stage_cache import StageCache
+    from bench.plan.backbones import check_backbones
+    from bench.plan.memory_options import check_memory_options
     from bench.stages import planned_steps
 
     cell, cache = plan.jobs[0].cell, StageCache(plan.spec.results / ".stages")
     missing = [stage.spec for stage in cell.all_stages if cache.find(stage) is None]
     if missing:
+        check_backbones([cell], plan.training)
+        check_memory_options([cell])
         roles = ", ".join(stage.role for stage in missing)
         print_stderr(f"{cell.describe()} is trained first: stage {roles} is not in {cache.root}")
     total = 0
@@ -61,7 +67,7 @@ def prepare_encoder(plan: Plan, checkpoint: str, where: str) -> tuple[EncoderBui
         total += planned_steps(config, size) * int(config["batch_size"])
     with progress_bar("train", total) as advance:
         builder = EncoderBuilder(cell, plan.spec.device, plan.training, cache, advance)
-        encoder = builder.encoder(checkpoint)
+        encoder = builder.encoder(checkpoint, precision)
     if isinstance(encoder, PairScorer):
         what = f"'{cell.method}' compares two sentences directly: it has no vectors"
         raise InputError(what, where=where)

@@ -377,6 +377,9 @@ def _check_device_options(options: Mapping[str, Any]) -> None:
     device, ranks, on_ray = options["device"], options.get("ranks", 1), options.get("executor") == "ray"
     check_precision(options.get("train_precision", "fp32"), device, "--train-precision")
     check_precision(options.get("precision", "fp32"), device, "--precision")
+    if options.get("precision_effect") and options["precision"] == "fp32":
+        expected = "--precision bf16 or fp16 as well"
+        raise InputError("fp32 is not a lower precision", where="--precision-effect", expected=expected)
     compiled, per_gpu = options.get("compiled", "none"), options.get("per_gpu")
     address, where = options.get("ray_address"), f"--compile {compiled}"
     if device == "mps" and ranks > 1:

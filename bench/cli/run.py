@@ -108,6 +108,13 @@ estimate_option = strict_option(
 )
 @details_option
 @strict_option(
+    "--precision-effect",
+    is_flag=True,
+    panel=Panel.EVALUATION,
+    rare=True,
+    help="With --precision bf16 or fp16: evaluate in fp32 too, and record what each score lost.",
+)
+@strict_option(
     "--keep-vectors",
     is_flag=True,
     panel=Panel.EVALUATION,
@@ -211,6 +218,7 @@ def run_command(
     seal = SealingOptions(sealing, baseline, family_kind, margin)
     seal.check()
     plan = prepare_plan(make_spec(options), seal, shard, dry=dry)
+    warn_missing_effects(plan)
     if dry:
         conflicts = print_plan(plan)
         if detect is not None:
@@ -244,6 +252,17 @@ def check_log_options(logs: Sequence[str]) -> None:
         from bench.execution.tracker_logs import check_log_libraries
 
         check_log_libraries(logs)
+
+
+def warn_missing_effects(plan: Plan) -> None:
+    """Warn of finished records without the effect of their precision, if it is asked for."""
+    if not plan.spec.precision_effect or plan.spec.force:
+        return
+    records = [state.record for state in plan.states.values() if state.status == "done" and state.record]
+    blocks = [record.provenance.get("evaluation_precision", {}) for record in records]
+    if lacking := sum("tasks" not in block for block in blocks):
+        what = f"--precision-effect: {lacking} finished record(s) lack it"
+        print_stderr(f"{what}; to measure them again, add --force")
 
 
 def prepare_plan(spec: RunSpec, seal: SealingOptions, shard: str | None = None, *, dry: bool = False) -> Plan:

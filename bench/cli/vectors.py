@@ -40,7 +40,6 @@ def write_vectors(
     """
     from bench.eval.vector_storage import VectorFile, check_vector_path
     from bench.nn.device import torch_threads
-    from bench.nn.half_precision import cast_encoder
 
     check_vector_path(out)
     with ExitStack() as stack:
@@ -49,7 +48,7 @@ def write_vectors(
         suite = options["suites"] or "toy"  # a plan needs one; nothing is evaluated
         plan = plan_encoder(method, seed, {**options, "suites": suite}, _WHERE)
         stack.enter_context(torch_threads(plan.spec.threads, needs_torch=True))
-        encoder = cast_encoder(prepare_encoder(plan, checkpoint, _WHERE)[1], plan.spec.precision)
+        _, encoder = prepare_encoder(plan, checkpoint, _WHERE, precision=plan.spec.precision)
         with VectorFile(out, encoder.dim) as file, progress_bar("encode", total) as advance:
             from bench.data.text_lines import read_sentences
             from bench.eval.embeddings import stream_embeddings

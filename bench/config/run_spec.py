@@ -48,9 +48,10 @@ class Plugin:
 class RunSpec:
     """A whole ``bench run``, parsed, before it is resolved against the registry and the profile.
 
-    ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``per_gpu``, ``force``, ``probes`` and
-    ``keep_vectors`` never change a score; everything else is part of the cells' identity. ``workers`` is 0
-    for as many as a Ray cluster or a GPU has room for, ``per_gpu`` for as many as its memory holds.
+    ``data``, ``results``, ``executor``, ``ray_address``, ``workers``, ``per_gpu``, ``force``, ``probes``,
+    ``precision_effect`` and ``keep_vectors`` never change a score; everything else is part of the cells'
+    identity. ``workers`` is 0 for as many as a Ray cluster or a GPU has room for, ``per_gpu`` for as many as
+    its memory holds.
     """
 
     methods: tuple[MethodRequest, ...]
@@ -82,6 +83,7 @@ class RunSpec:
     probes: tuple[str, ...] = ()
     transfer_solver: str = "exact"
     precision: str = "fp32"
+    precision_effect: bool = False
     keep_vectors: bool = False
     plugins: tuple[Plugin, ...] = ()
     whole_files: tuple[str, ...] = ()  # plug-in methods that their whole file identifies

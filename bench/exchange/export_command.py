@@ -52,6 +52,12 @@ _OF_SCORES = ("layout", "out", "results", "campaign", "profile", "suites", "data
     help="Checkpoint that the dev set selected, or the last one.",
 )
 @strict_option(
+    "--adapter",
+    is_flag=True,
+    panel=Panel.MAIN,
+    help="Write the LoRA adapter by itself, without its base model; by default they are merged.",
+)
+@strict_option(
     "--vectors",
     "source",
     metavar="FILE|-",
@@ -85,6 +91,7 @@ def export_command(
     seed: int | None,
     out: Path,
     checkpoint: str,
+    adapter: bool,
     source: str | None,
     block: int,
     layout: str | None,
@@ -108,16 +115,15 @@ def export_command(
         write_scores(layout, out, methods=methods, options=options)
         return
     method = require_parameter("method", "METHOD or --layout")
+    if source is not None and adapter:
+        raise InputError("it is not for --vectors", where=f"{_WHERE}, --adapter", hint="leave it out")
     if source is not None:
         write_vectors(method, source, out, seed=seed, checkpoint=checkpoint, block=block, options=options)
         return
     from bench.config.method_ids import parse_method
     from bench.nn.device import torch_threads
 
-    if options["precision"] != "fp32":
-        where = f"--precision {options['precision']}"
-        what = "an export has fp32 weights, and its card fp32 scores"
-        raise InputError(what, where=where, hint="leave it out")
+    check_full_precision(options["precision"])
     load_plugin_options(options["plugins"], options["results"])
     if parse_method(method, _WHERE).name == "st":
         what = f"'{method}' is a sentence-transformers folder already"
@@ -125,13 +131,37 @@ def export_command(
     plan = plan_encoder(method, seed, options, _WHERE)
     name = plan.jobs[0].cell.describe()
     with torch_threads(plan.spec.threads, needs_torch=True):
-        from bench.nn.encoder_folder import check_target
+        from bench.nn.encoder_folder import check_target, find_encoder_bases
 
         check_target(out)
+        if adapter:
+            check_adapter_row(plan)
         builder, encoder = prepare_encoder(plan, checkpoint, _WHERE)
-        save_encoder(plan, builder, encoder, checkpoint, out, commit=finish_command)
+        save_encoder(plan, builder, encoder, checkpoint, out, adapter=adapter, commit=finish_command)
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     click.echo(f"{out}: {name}, {encoder.dim} dimensions, {size / 1e6:.1f} MB")
+    for base in find_encoder_bases(encoder) if adapter else ():
+        line = f"loading needs its base model: {base.name}, sha256 {base.sha256[:12]}"
+        click.echo(f"{line}; here it is {base.path}")
+
+
+def check_adapter_row(plan: Plan) -> None:
+    """Raise InputError, before any training, for a row without LoRA."""
+    from bench.nn.model_folder import AdapterModel
+
+    cell = plan.jobs[0].cell
+    trained = any(dict(stage.spec.config).get("lora_rank") for stage in cell.all_stages)
+    if trained or any(isinstance(model, AdapterModel) for part in cell.walk() for model in part.models):
+        return
+    what = f"{cell.describe()} has no LoRA adapter"
+    raise InputError(what, where="--adapter", hint="leave it out for a whole model")
+
+
+def check_full_precision(precision: str) -> None:
+    """Raise InputError for an encoder in another precision than fp32."""
+    if precision != "fp32":
+        what = "an encoder on its own has fp32 weights, and its card fp32 scores"
+        raise InputError(what, where=f"--precision {precision}", hint="leave it out")
 
 
 def save_encoder(
@@ -140,6 +170,8 @@ def save_encoder(
     encoder: Encoder,
     checkpoint: str,
     out: Path,
+    *,
+    adapter: bool = False,
     commit: Callable[[], object] = lambda: None,
 ) -> None:
     """Write a one-cell plan's encoder with its model card; raises as ``export_encoder``."""
@@ -150,4 +182,4 @@ def save_encoder(
     index = model_card.build_model_index(plan.jobs[0].cell.describe(), plan, records, checkpoint)
     facts = {**model_card.collect_model_facts(builder), "model_index": index}
     card = model_card.build_model_card(builder, records, checkpoint)
-    export_encoder(encoder, out, card, facts, commit=commit)
+    export_encoder(encoder, out, card, facts, adapter=adapter, commit=commit)

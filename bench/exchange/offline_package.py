@@ -22,7 +22,8 @@ from bench.data.training_data import copy_files, has_embedded_text
 from bench.errors import BenchError, InputError
 from bench.execution.encoder_builder import make_cell_backbones
 from bench.execution.record_probes import find_probe_suite
-from bench.nn.model_folder import PRETRAINING, ModelFolder, hash_model, list_hashed_files
+from bench.nn.model_files import PRETRAINING, list_hashed_files
+from bench.nn.model_folder import AdapterModel, ModelFolder, hash_model
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
 from bench.records.environment import CHECKOUT_FOLDERS, FILE, ROUNDED, collect_provenance
@@ -223,6 +224,9 @@ def _write_models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, pack
 
 def _write_model(model: ModelFolder, out: Path, half: bool, packed: Packed) -> tuple[str, str]:
     """Write a model's folder, unless it comes with the code; return its place and its hash there."""
+    if isinstance(model, AdapterModel):
+        what = f"{model.name} is an adapter, and a package has whole models"
+        raise InputError(what, where="bench pack", hint=f"merge it: bench export hf:{model.path} --out DIR")
     if model.path.resolve().is_relative_to(_CODE):
         packed.models.append(f"in the code: {model.name}, sha256 {model.sha256}")
         return f"bench/{model.path.resolve().relative_to(_CODE).as_posix()}", model.sha256

@@ -81,8 +81,8 @@ def measure_job(
     builder: EncoderBuilder, tasks: Sequence[SuiteTask], job: Job, spec: RunSpec, progress: Progress | None
 ) -> SuiteResult:
     """Score a cell's selected checkpoint on a suite; raises BenchError for unsupported settings."""
-    # Below fp32 the facts hold the effect of the precision. A cell that trains also gets scores of its last
-    # checkpoint (metric "spearman_last"), which show the effect of selection on the dev set.
+    # Below fp32 the facts name the precision and, if asked for, hold its effect. A cell that trains also has
+    # scores of its last checkpoint (metric "spearman_last"), which show the effect of selection by dev set.
     suite, precision = measure_of(job.suite), spec.precision
     if precision != "fp32" and not suite.encodes_once:
         raise BenchError(f"{job.suite} is measured in fp32 only", hint="without --precision")
@@ -97,11 +97,7 @@ def measure_job(
     )
 
     def measure(checkpoint: str, precision: str) -> SuiteResult:
-        encoder = builder.encoder(checkpoint)
-        if precision != "fp32":
-            from bench.nn.half_precision import cast_encoder
-
-            encoder = cast_encoder(encoder, precision)
+        encoder = builder.encoder(checkpoint, precision)
         coverage = hasattr(encoder, "coverage")  # which it measures while it encodes
         kept = spec.keep_vectors and suite.encodes_once and not coverage
         if kept and not isinstance(encoder, PairScorer):
@@ -114,8 +110,10 @@ def measure_job(
     result = measure("selected", precision)
     scores, facts = result.scores, dict(result.facts)
     if precision != "fp32":
-        full = measure("selected", "fp32").scores
-        facts |= {"evaluation_precision": precision_effect(precision, scores, full), "precision": precision}
+        about: dict[str, Any] = {"name": precision}
+        if spec.precision_effect:
+            about = precision_effect(precision, scores, measure("selected", "fp32").scores)
+        facts |= {"evaluation_precision": about, "precision": precision}
     if job.cell.trains and suite.scores_last:
         last = measure("last", precision).scores if builder.last_differs() else scores
         scores += tuple(replace(score, metric="spearman_last") for score in last if score.subset == ALL)
@@ -245,7 +243,7 @@ class _LockedCell:
         facts |= collect_provenance(device=spec.device, threads=spec.threads)
         try:
             tasks = self._load_tasks(job)
-            encoder = self.builder.encoder()
+            encoder = self.builder.encoder(precision=spec.precision)
             facts["encoder"] |= convert_facts(encoder.facts, ENCODER, "the encoder's facts")
             if spec.precision != "fp32" and "dtype" in facts["encoder"]:
                 facts["encoder"]["dtype"] = _DTYPES[spec.precision]

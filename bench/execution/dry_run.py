@@ -20,10 +20,13 @@ from bench.eval.suite_measures import measure_of
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.monitor import format_duration
 from bench.execution.stage_cache import CHECKPOINTS, StageCache
+from bench.nn.adapter_view import open_plain_folder
 from bench.nn.device import torch_threads
+from bench.nn.lora_settings import LoraSettings
 from bench.nn.model_folder import ModelFolder, RecipeModel, count_weights, explain_hash_change
 from bench.plan.cell import Cell
 from bench.plan.job import Job
+from bench.plan.lora_checks import count_adapter_weights
 from bench.plan.plan import Plan
 from bench.registry import METHODS
 from bench.stages import TRAIN, Stage, estimate_checkpoint_size, planned_steps
@@ -219,7 +222,13 @@ def describe_checkpoints(jobs: Iterable[Job], cache: StageCache) -> str | None:
             if owner.model is None or cache.find(stage) is not None:
                 continue
             towers = len({own.spec.role for own in owner.stages} & set(stage.spec.inputs))
-            sizes.append(estimate_checkpoint_size(count_weights(owner.model.path)) * max(1, towers))
+            settings = LoraSettings.from_config(dict(stage.spec.config))
+            if settings is None:
+                with open_plain_folder(owner.model.path) as plain:
+                    weights = count_weights(plain)
+            else:
+                weights = count_adapter_weights(owner.model, settings)
+            sizes.append(estimate_checkpoint_size(weights) * max(1, towers))
     if not sizes:
         return None
     size = f"about {max(sizes) / 1e6:,.1f} MB" if max(sizes) else "four times its weights"
@@ -293,5 +302,6 @@ def _describe_text(text: Corpus) -> str:
 def _describe_folder(folder: ModelFolder) -> str:
     if isinstance(folder, RecipeModel) and not folder.sha256:
         return f"{folder.name}, made first by: bench {' '.join(folder.command)} --out {folder.path}"
-    parts = (folder.name, f"sha256 {folder.sha256[:12]}", explain_hash_change(folder.path))
+    bases = [f"adapter of {base.name} {base.sha256[:12]}" for base in getattr(folder, "bases", ())]
+    parts = (folder.name, f"sha256 {folder.sha256[:12]}", *bases, explain_hash_change(folder.path))
     return ", ".join(filter(None, parts))

@@ -20,6 +20,7 @@ from bench.errors import BenchError, CellFailedError, InputError
 from bench.execution.events import TRAINS, WAITS
 from bench.execution.stage_cache import StageCache
 from bench.method_card import BuildContext
+from bench.nn.adapter_folder import offer_bases
 from bench.nn.model_folder import ModelFolder, RecipeModel, hash_model
 from bench.plan.backbones import check_backbone_recipe
 from bench.plan.cell import Cell
@@ -113,26 +114,42 @@ class EncoderBuilder:
         self.cache, self.progress, self.report = cache, progress, report
         self._folders: dict[str, Path] | None = None
         self._error: Exception | None = None
-        self._encoders: dict[str, Encoder | PairScorer] = {}
+        self._encoders: dict[tuple[str, str], Encoder | PairScorer] = {}
         self._members = {
             role: EncoderBuilder(member, device, training, cache, progress, report)
             for role, member in cell.members
         }
 
-    def encoder(self, checkpoint: str = "selected") -> Encoder | PairScorer:
-        """Return the encoder of a checkpoint, "selected" or "last"."""
-        if checkpoint not in self._encoders:
+    def encoder(self, checkpoint: str = "selected", precision: str = "fp32") -> Encoder | PairScorer:
+        """Return the encoder of a checkpoint, "selected" or "last", with weights in "fp32", "bf16" or "fp16".
+
+        Raises BenchError for an encoder that computes in fp32 only.
+        """
+        if (checkpoint, precision) not in self._encoders:
             self.cell = cell = make_cell_backbones(self.cell)
             model, folders = cell.model.path if cell.model else None, self.folders()
-            members, options = {role: self.member(role) for role in self._members}, dict(cell.options)
+            members = {role: self.member(role, precision) for role in self._members}
+            options = dict(cell.options)
             context = BuildContext(options, cell.seed, model, self.device, folders, checkpoint, members)
-            self._encoders[checkpoint] = discover().get(cell.card.name).build(context)
+            self._encoders[checkpoint, precision] = self._build(context, precision)
             self._check_models()
-        return self._encoders[checkpoint]
+        return self._encoders[checkpoint, precision]
 
-    def member(self, role: str) -> Encoder:
+    def _build(self, context: BuildContext, precision: str) -> Encoder | PairScorer:
+        method, bases = discover().get(self.cell.card.name), offer_bases([m.path for m in self.cell.models])
+        if precision == "fp32":  # word vectors need no torch
+            with bases:
+                return method.build(context)
+        from bench.nn.half_precision import build_at_precision, cast_encoder
+
+        with bases, build_at_precision(precision):
+            encoder = method.build(context)
+        lowered: Encoder | PairScorer = cast_encoder(encoder, precision)
+        return lowered
+
+    def member(self, role: str, precision: str = "fp32") -> Encoder:
         """Return the selected encoder of a member."""
-        encoder = self._members[role].encoder()
+        encoder = self._members[role].encoder(precision=precision)
         if not isinstance(encoder, Encoder):
             raise BenchError(f"{self._members[role].cell.method} has no vectors to build on")
         return encoder
@@ -245,7 +262,8 @@ class EncoderBuilder:
 
         context = replace(self.context(stage, inputs, out), checkpoint=self.cache.checkpoint(stage))
         precision, compiled = train_at_precision(self.cell.train_precision), compile_steps(self.cell.compiled)
-        with precision, compiled, use_deterministic_kernels(context.device):
+        bases = offer_bases([model.path for model in self.cell.models])
+        with bases, precision, compiled, use_deterministic_kernels(context.device):
             facts = stage.spec.train(context)
         self._check_models()
         return facts
@@ -278,6 +296,8 @@ class EncoderBuilder:
             report=self.report,
             negatives=text.negatives,
             needs=cell.needs,
+            model_name=cell.model.name,
+            model_sha256=cell.model.sha256,
         )
 
     def _check_models(self) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
+from bench.nn.adapter_view import open_plain_folder
 from bench.nn.tokens import CUDA_BATCH_TOKENS
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan
@@ -91,6 +92,11 @@ def estimate_cell_bytes(cell: Cell) -> int:
 @cache
 def _read_model_size(path: Path) -> ModelSize:
     """Read a model's size, with BERT-base's shape for what the folder lacks."""
+    with open_plain_folder(path) as plain:
+        return _read_plain_size(plain)
+
+
+def _read_plain_size(path: Path) -> ModelSize:
     config: dict[str, object] = {}
     for file in sorted(path.rglob("config.json")):
         try:

@@ -10,12 +10,14 @@ from pathlib import Path
 from bench.config.method_ids import parse_method
 from bench.encoder import Encoder, PairScorer
 from bench.method_card import DROPOUT, NEEDS, Need, OptionValue
-from bench.nn.architecture import find_longest_input, select_auto_class, state_size
+from bench.nn.adapter_folder import find_bases, is_adapter
+from bench.nn.adapter_view import open_plain_folder
+from bench.nn.architecture import find_longest_input, find_special_ids, state_size
 from bench.nn.backbone import load_folder
 from bench.nn.dropout import find_dropout_classes
 from bench.nn.folder_facts import FolderFacts, read_folder_facts
-from bench.nn.model_folder import hash_model, list_hashed_files
-from bench.nn.untrusted_folder import read_model_type
+from bench.nn.model_files import list_hashed_files
+from bench.nn.model_folder import hash_model
 from bench.plan.backbones import find_sufficient_options, fulfils_need, method_needs
 from bench.registry import METHODS
 from bench.stages import ComposedMethod, TrainedMethod
@@ -23,8 +25,17 @@ from bench.stages import ComposedMethod, TrainedMethod
 Lines = Iterator[tuple[str, str]]
 _MOST = 6  # names in a line
 _FACTS = (
-    *("modules", "pooling", "pooling_from", "max_length", "dim", "prompt", "similarity", "batches"),
-    *("length_from", "routes", "unread", "folder_dtype", "unread_settings", "own_code"),
+    *("adapter", "modules", "pooling", "pooling_from", "max_length", "dim", "prompt"),
+    *(
+        "similarity",
+        "batches",
+        "length_from",
+        "routes",
+        "unread",
+        "folder_dtype",
+        "unread_settings",
+        "own_code",
+    ),
 )
 """Facts of an encoder in order of display."""
 _LABELS = {"max_length": "longest input", "folder_dtype": "number type", "unread_settings": "left out"}
@@ -35,17 +46,22 @@ def report_folder(folder: Path, encoder: Encoder | PairScorer | None) -> Lines:
     yield "folder", f"{folder.name}, sha256 {hash_model(folder)[:12]}"
     files = sorted(file.relative_to(folder).as_posix() for file in list_hashed_files(folder))
     yield "files", ", ".join(files)
-    if not (folder / "config.json").is_file():
+    for base in find_bases(folder):
+        yield "base", f"{base.name}, sha256 {base.sha256[:12]}"
+    if not (folder / "config.json").is_file() and not is_adapter(folder):
         yield from _encoder_lines(encoder)
         return
-    facts = read_folder_facts(folder)
-    model, tokenizer, missing, unread = load_folder(folder, select_auto_class(read_model_type(folder)))
+    with open_plain_folder(folder) as plain:
+        facts = read_folder_facts(plain)
+    model, tokenizer, missing, unread = load_folder(folder)
     size = model.num_parameters()
     parameters = f"{size / 1e6:.1f} million" if size >= 1e6 else f"{size:,}"
     yield "architecture", f"{facts.kind}, {type(model).__name__}, {parameters} parameters"
     yield "missing", _join_some_names(missing) or "nothing"
     yield "not read", _join_some_names(unread) or "nothing"
     yield "tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
+    if not find_special_ids(tokenizer)[1]:
+        yield "sentence ends", "without a token of its own: pooling last reads the last word's state"
     if encoder is None:
         yield "longest input", f"{find_longest_input(model, tokenizer)} tokens"
         yield "dim", str(state_size(model))

@@ -29,6 +29,7 @@ from bench.execution.stage_cache import StageCache
 from bench.plan.backbones import check_backbones
 from bench.plan.cell_expansion import find_method_cards
 from bench.plan.job import Job
+from bench.plan.memory_options import check_memory_options
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
 from bench.records.store import ResultStore
@@ -72,6 +73,7 @@ def check_pending_cells(plan: Plan) -> None:
     pending = plan.pending()
     check_backbone_text(job.cell for job in pending)
     check_backbones((job.cell for job in pending), plan.training)
+    check_memory_options(job.cell for job in pending)
     for name, label in dict.fromkeys((job.source or job.suite, job.suite) for job in pending):
         measure = measure_of(name)
         scorers = sorted(

@@ -25,6 +25,7 @@ from bench.gate.item_judge import COMPARED, ItemPair, judge_items
 from bench.gate.kept_encoders import CAMPAIGN
 from bench.gate.reference import check_reference_records, load_gate_records
 from bench.gate.verdict import AVERAGE, CellVerdict, Gate, Key, Question, Status
+from bench.nn.lora_settings import CONFIG
 from bench.plan.plan import Plan, make_plan
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
 from bench.records.fingerprint import find_fact_differences, specification_fields
@@ -35,7 +36,7 @@ from bench.registry import discover
 DRAWS = 2_000
 """Draws of the items; beyond their reach, intervals are normal."""
 _FORM = "a model folder, hf:PATH[:POOLING], st:PATH or vectors:FILE"
-_KINDS = {"st": ("modules.json",), "exported": ("bench.json", "twin.json"), "hf": ("config.json",)}
+_KINDS = {"st": ("modules.json",), "exported": ("bench.json", "twin.json"), "hf": ("config.json", CONFIG)}
 """Methods that read a bare folder, by their files; the first match counts."""
 
 _BY_KEY = attrgetter("key")

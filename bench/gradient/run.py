@@ -19,6 +19,7 @@ from bench.records.filesystem import create_folder_atomically, hold_output, writ
 from bench.records.record import safe_name
 from bench.reports.campaign import GRADIENT
 from bench.stages import planned_steps
+from bench.training.encoder_options import OWN_POOLING
 
 SAMPLED, HARDEST, MEASURED = "gradient-grid.csv", "gradient-hardest.csv", "gradient.json"
 CLS = "cls"
@@ -100,7 +101,9 @@ def check_watched_plan(plan: Plan) -> None:
             expected="one method that trains one transformer in one stage",
         )
     options = dict(cell.options)
-    other = [f"{name}={options[name]}" for name in _POOLINGS if options.get(name, CLS) != CLS]
+    other = [
+        f"{name}={options[name]}" for name in _POOLINGS if options.get(name, CLS) not in (CLS, OWN_POOLING)
+    ]
     other += ["a prompt"] if "template" in options else []
     if other:
         message = f"'{spec.methods[0].text}' has {' and '.join(other)}"

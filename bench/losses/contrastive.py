@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bench.losses.similarity_blocks import classify_rows
+
 
 def check_same_shape(wanted: str, **matrices: Tensor) -> None:
     """Raise ValueError, with the arguments' names, unless all are matrices of one shape.
@@ -57,8 +59,9 @@ def info_nce(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
     check_tau(tau)
     unit_a = functional.normalize(anchors, dim=1, eps=1e-8)
     unit_p = functional.normalize(positives, dim=1, eps=1e-8)
-    similarity = unit_a @ unit_p.T / tau
-    return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
+    right = torch.arange(len(anchors), device=anchors.device)
+    blocked = classify_rows(unit_a, unit_p, right, tau)
+    return functional.cross_entropy(unit_a @ unit_p.T / tau, right) if blocked is None else blocked
 
 
 def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
@@ -98,8 +101,11 @@ def queue_nce(anchors: Tensor, positives: Tensor, queue: Tensor | None, tau: flo
     if queue.shape[1:] != anchors.shape[1:]:
         raise ValueError(f"queue {tuple(queue.shape)} must be (M, H) with the anchors' H {anchors.shape[1]}")
     check_tau(tau)
-    similarity = cosine_matrix(anchors, torch.cat([positives, queue])) / tau
-    return functional.cross_entropy(similarity, torch.arange(len(anchors), device=anchors.device))
+    unit_a = functional.normalize(anchors, dim=1, eps=1e-8)
+    unit_c = functional.normalize(torch.cat([positives, queue]), dim=1, eps=1e-8)
+    right = torch.arange(len(anchors), device=anchors.device)
+    blocked = classify_rows(unit_a, unit_c, right, tau)
+    return functional.cross_entropy(unit_a @ unit_c.T / tau, right) if blocked is None else blocked
 
 
 def hard_negative_nce(

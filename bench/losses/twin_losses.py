@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from bench.losses.contrastive import check_same_shape, check_tau, info_nce
+from bench.losses.similarity_blocks import classify_rows
 
 FORMS = ("released", "paper")
 ANGLES = ("cross", "paper")
@@ -45,6 +46,9 @@ def nce_released(anchors: Tensor, others: Tensor, tau: float) -> Tensor:
     rows = torch.arange(len(anchors), device=anchors.device)
     unit_a = functional.normalize(anchors, dim=1, eps=SMALLEST)
     unit_b = functional.normalize(others, dim=1, eps=SMALLEST)
+    blocked = classify_rows(unit_a, unit_b, rows ^ 1, tau, without_own=True)
+    if blocked is not None:
+        return blocked
     own = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
     similarity = (unit_a @ unit_b.T / tau).masked_fill(own, -torch.inf)
     return functional.cross_entropy(similarity, rows ^ 1)

@@ -33,6 +33,7 @@ from bench.nn.layer_streams import keep_lower_layers as keep_lower_layers
 from bench.nn.layer_streams import list_layers as list_layers
 from bench.nn.layer_streams import run_encoder as run_encoder
 from bench.nn.layer_streams import run_given_layers as run_given_layers
+from bench.nn.lora import has_lora as has_lora
 from bench.nn.masked_lm import check_same_vocabulary as check_same_vocabulary
 from bench.nn.masked_lm import compute_lm_logits as compute_lm_logits
 from bench.nn.masked_lm import copy_mlm_head as copy_mlm_head

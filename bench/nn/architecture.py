@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
+from bench.nn.half_precision import compute_in_float32
 from bench.nn.hidden_states import is_layered
 from bench.nn.tokens import pad_chunk, send_tensor
 
@@ -89,7 +90,8 @@ def _compute_states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Te
     chunk = pad_chunk(rows, 0)
     ids, mask = send_tensor(chunk.ids, model.device), send_tensor(chunk.mask, model.device)
     try:
-        states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        with compute_in_float32(model):
+            states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
     except Exception as error:  # many kinds: an architecture that needs more than token ids
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         what = f"{type(model).__name__} can't be run on token ids alone: {reason}"

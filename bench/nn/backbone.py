@@ -18,7 +18,16 @@ from transformers.utils import logging as transformers_logging
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn import architecture, folder_checks, untrusted_folder
+from bench.nn import (
+    adapter_folder,
+    adapter_merge,
+    adapter_view,
+    architecture,
+    folder_checks,
+    lora,
+    untrusted_folder,
+)
+from bench.nn.half_precision import get_build_dtype
 from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
 from bench.nn.layer_adapters import build_attention_mask
 from bench.nn.prompt_template import Prompt
@@ -32,6 +41,7 @@ from bench.nn.tokens import (
     pad_chunk,
     send_tensor,
 )
+from bench.nn.weight_reading import read_converted_tensors
 
 Loadable = Path | tuple[Any, Any]
 """A model folder, or a loaded (model, tokenizer)."""
@@ -66,19 +76,37 @@ def _set_level(logger: logging.Logger, level: int) -> None:
         logger.setLevel(level)
 
 
-def load_backbone(folder: Path, *, needs_pooler: bool = False) -> tuple[Any, Any]:
-    """Load (model, tokenizer) from a folder in float32, quietly.
+def load_backbone(
+    folder: Path,
+    *,
+    needs_pooler: bool = False,
+    dtype: torch.dtype | None = None,
+    keep_adapters: bool = False,
+) -> tuple[Any, Any]:
+    """Load (model, tokenizer) from a folder, quietly.
 
     Args:
-        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only).
+        folder: Model folder with config, tokenizer and weights (safetensors, or .bin with weights_only), or a
+            stage's folder of adapters, which are added to the weights of their base model.
         needs_pooler: Refuse a checkpoint that lacks the pooler's weights.
+        dtype: Floating-point type of the weights; buffers such as rotary frequencies stay float32. By default
+            float32, or the type of :func:`bench.nn.half_precision.build_at_precision`, of buffers too.
+        keep_adapters: Leave adapters in the model, with its weights frozen, for further training.
 
     Raises:
         InputError: an incomplete folder: model, weights or padding token are missing.
     """
     # transformers draws weights that the checkpoint lacks
+    kind = dtype or get_build_dtype()
     with silence_libraries(), torch.random.fork_rng(devices=[]):
-        return _load_whole_model(folder, needs_pooler=needs_pooler)
+        model, tokenizer = _load_whole_model(
+            folder, needs_pooler=needs_pooler, dtype=kind, merge=not keep_adapters
+        )
+        if keep_adapters and adapter_folder.is_adapter(folder):
+            lora.read_lora(model, folder)
+    if dtype is None and kind != torch.float32:
+        model.to(kind)  # buffers too
+    return model, tokenizer
 
 
 def remove_layer_norms(model: Any, count: int) -> None:
@@ -188,6 +216,7 @@ class TransformerEncoder:
             )
         if pooling == "cls" and not is_layered(self.model):
             architecture.check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
+        self.adapter = folder if folder is not None and adapter_folder.is_adapter(folder) else None
         self.model.to(device)
         self.max_length = architecture.find_longest_input(self.model, self.tokenizer)
         self._table = architecture.find_table_limit(self.model, self.tokenizer)
@@ -199,8 +228,7 @@ class TransformerEncoder:
             "dim": self.dim,
             "parameters": self.model.num_parameters(),
             **{"pooling": pooling, "pooling_from": "the method", "similarity": "cosine"},
-            **folder_checks.dtype_facts(folder),
-            **(untrusted_folder.find_ignored_code(folder) if folder else {}),
+            **_folder_facts(folder),
         }
         if self.model.config.model_type in architecture.ENCODERS_OF_PAIRS:
             self.facts["states"] = "the encoder's"
@@ -305,12 +333,20 @@ class TransformerEncoder:
         return self.model(input_ids=chunk.ids, attention_mask=mask, output_hidden_states=every_layer, **types)
 
 
-def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+def _folder_facts(folder: Path | None) -> dict[str, str | int]:
+    if folder is None:
+        return folder_checks.dtype_facts(None)
+    with adapter_view.open_plain_folder(folder) as plain:
+        facts = {**folder_checks.dtype_facts(plain), **untrusted_folder.find_ignored_code(plain)}
+    return facts | adapter_view.adapter_facts(folder)
+
+
+def _load_whole_model(
+    folder: Path, *, needs_pooler: bool, dtype: torch.dtype, merge: bool = True
+) -> tuple[Any, Any]:
     """Load model and tokenizer from a folder; raises InputError for an incomplete one."""
     where, expected = folder.name, "a transformers checkpoint with its tokenizer"
-    model, tokenizer, missing, unread = load_folder(
-        folder, architecture.select_auto_class(untrusted_folder.read_model_type(folder)), expected=expected
-    )
+    model, tokenizer, missing, unread = load_folder(folder, expected=expected, dtype=dtype, merge=merge)
     missing_pooler = [key for key in missing if "pooler" in key.split(".")]
     untrusted_folder.check_weights([key for key in missing if key not in missing_pooler], where)
     if needs_pooler and (trained := folder_checks.find_projections(unread)):
@@ -328,20 +364,38 @@ def _load_whole_model(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
 
 
 def load_folder(
-    folder: Path, kind: Any, *, what: str = "this model", expected: str | None = None
+    folder: Path,
+    kind: Any = None,
+    *,
+    what: str = "this model",
+    expected: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    merge: bool = True,
 ) -> tuple[Any, Any, list[str], list[str]]:
-    """Load a folder in float32, quietly: (model, tokenizer, missing weights, unread weights).
+    """Load a folder in ``dtype``, quietly: (model, tokenizer, missing weights, unread weights).
 
-    ``kind`` is transformers' class for the model. InputError, with ``what`` and ``expected`` in its words,
-    refuses a folder that is unloadable, would run or fetch something, or has quantised or unread weights.
+    ``kind`` is transformers' class for the model, by default that of its encoder. InputError, with ``what``
+    and ``expected`` in its words, refuses a folder that is unloadable, would run or fetch something, or has
+    quantised or unread weights. An adapter is merged into its base model, or left out with ``merge`` off.
     """
+    with adapter_view.open_plain_folder(folder) as plain:
+        kind = kind or architecture.select_auto_class(untrusted_folder.read_model_type(plain))
+        model, tokenizer, missing, unread = _load_plain_folder(plain, kind, what, expected, dtype)
+        if merge and adapter_folder.is_adapter(folder):
+            unread += adapter_merge.merge_adapter(model, folder, missing)
+    return model, tokenizer, missing, unread
+
+
+def _load_plain_folder(
+    folder: Path, kind: Any, what: str, expected: str | None, dtype: torch.dtype
+) -> tuple[Any, Any, list[str], list[str]]:
     safe: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     untrusted_folder.check_folder(folder)
     folder_checks.check_weight_types(folder)
     try:
-        with silence_libraries(), untrusted_folder.forbid_hub():
+        with silence_libraries(), untrusted_folder.forbid_hub(), read_converted_tensors(dtype, folder):
             model, info = kind.from_pretrained(
-                folder, dtype=torch.float32, weights_only=True, output_loading_info=True, **safe
+                folder, dtype=dtype, weights_only=True, output_loading_info=True, **safe
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, **safe)
     except Exception as error:  # transformers raises many kinds here; all mean that the folder can't be used

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from bench.errors import InputError
-from bench.nn.hidden_states import compute_last_states
+from bench.nn.hidden_states import compute_last_states, run_cls_layer
 from bench.nn.layer_adapters import (
     IMPLEMENTATIONS,
     AttentionInput,
@@ -132,9 +132,15 @@ def record_layer_states(
     for position, layer in enumerate(layers, start=1):
         own = around[adapter.layer_type(layer)]
         recorded = any(position == number for number in positions)  # torch.compile takes "in" for identity
-        heads = _project_layer(adapter, layer, states, own, cls_only=cls_only and position == len(layers))
-        if recorded:
-            records.append(LayerRecord(layer, heads, adapter))
+        narrow = cls_only and position == len(layers) and isinstance(adapter, BertLayers)
+        if not recorded:
+            if narrow:
+                states = run_cls_layer(layer, states, own.mask)
+            else:
+                states = adapter.run_layer(layer, states, own)
+            continue
+        heads = _project_layer(adapter, layer, states, own, cls_only=narrow)
+        records.append(LayerRecord(layer, heads, adapter))
         context = adapter.attend(layer, heads)
         states = adapter.apply_rest(layer, context, states[:, : context.shape[1]])
     return apply_norm(adapter.final_norm(model), states), records

@@ -18,12 +18,14 @@ _RATES = ("dropout", "dropout_prob", "pdrop")
 def set_dropout(model: nn.Module, probability: float) -> None:
     """Set every dropout of a model: modules, numbers that its layers and attention read, its configuration.
 
-    Layerdrop and stochastic depth are turned off. A module that a rate of 0 left out is put in.
+    Layerdrop and stochastic depth are turned off. A module that a rate of 0 left out is put in. LoRA adapters
+    keep their own.
     :func:`configured_dropout` restores the configuration's values. Raises InputError outside [0, 1).
     """
     if not 0 <= probability < 1:
         raise InputError(f"dropout {probability}", expected="0 or more and less than 1")
     configs, nulls = _find_configs(model), _find_null_rates(model)
+    spared = {id(module) for module in list_adapter_dropouts(model)}
     for config in configs:
         first = {n: value for n, value in vars(config).items() if n in nulls or _is_rate(n, value)}
         vars(model).setdefault(_SAVED, {}).setdefault(id(config), (config, first))
@@ -31,7 +33,8 @@ def set_dropout(model: nn.Module, probability: float) -> None:
         vars(owner).update({name: 0.0 for name in nulls if vars(owner).get(name, 0.0) is None})
     for module in [*model.modules()]:
         if isinstance(module, nn.modules.dropout._DropoutNd):
-            module.p = probability
+            if id(module) not in spared:
+                module.p = probability
             continue
         for name, child in [*module.named_children()]:
             if isinstance(child, nn.Identity) and _names_dropout(name):
@@ -39,6 +42,22 @@ def set_dropout(model: nn.Module, probability: float) -> None:
         _set_numbers(vars(module), probability)
     for config in configs:
         _set_numbers(vars(config), probability)
+
+
+def list_adapter_dropouts(model: nn.Module) -> list[nn.Dropout]:
+    """Return the dropout modules of a model's LoRA adapters."""
+    owners = (module._modules.get("lora_dropout") for module in model.modules())
+    inner = (child for owner in owners if owner is not None for child in owner.children())
+    return [child for child in inner if isinstance(child, nn.Dropout)]
+
+
+def set_adapter_dropout(model: nn.Module, probability: float) -> None:
+    """Set the dropout on the input of a model's LoRA adapters."""
+    for module in model.modules():
+        own = module._modules.get("lora_dropout")
+        for name in [*own._modules] if own is not None else ():
+            rate: nn.Module = nn.Dropout(probability) if probability else nn.Identity()
+            setattr(own, name, rate.train(module.training))
 
 
 def _find_null_rates(model: nn.Module) -> set[str]:

@@ -11,7 +11,7 @@ import inspect
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 
 from bench.encoder import Encoder
 from bench.errors import BenchError, DataError, InputError
+from bench.nn.adapter_folder import AdapterBase, copy_adapter, find_base, is_adapter, offer_bases
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import TemplateEncoder
 from bench.nn.model_metadata import format_front_matter
@@ -87,6 +88,19 @@ _SEES_PADDING = (
 )
 
 
+_ADAPTER = """
+## Base model
+
+The folder has a LoRA adapter by itself. Loading adds it to its base model:
+
+{bases}
+bench finds the base model in the local model cache, or as a folder of its name next to this one, and
+compares the sha256. sentence-transformers and peft (`pip install peft`) find it in the model cache, or by
+its name in the current folder. They load the base in the type of its files: give `dtype=torch.float32`
+(`model_kwargs={{"dtype": torch.float32}}`) for the same vectors.
+"""
+
+
 def check_target(out: Path) -> None:
     """Raise InputError if ``out`` is a file or a folder with content."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -99,23 +113,27 @@ def export_encoder(
     card: str,
     about: Mapping[str, Any] | None = None,
     *,
+    adapter: bool = False,
     commit: Callable[[], object] = lambda: None,
 ) -> None:
     """Write an encoder atomically as a folder that gives the same vectors when it is loaded.
 
     It is a transformer, plain or with prompts, a table of token vectors, or a sum of such encoders. ``out``
     is new or empty. ``card`` is markdown; front matter (``about``, see
-    :func:`bench.nn.model_metadata.format_front_matter`) and loading instructions are added. ``commit`` is
-    called just before the whole folder gets its name. Raises InputError for a folder with content, another
-    kind of encoder, or changed layers; BenchError where writing fails.
+    :func:`bench.nn.model_metadata.format_front_matter`) and loading instructions are added. ``adapter``
+    writes LoRA adapters by themselves, without their base models. ``commit`` is called just before the whole
+    folder gets its name. Raises InputError for a folder with content, another kind of encoder, an encoder
+    without adapters, or changed layers; BenchError where writing fails.
     """
     check_target(out)
+    bases = find_encoder_bases(encoder) if adapter else ()
     try:
         with create_folder_atomically(out.resolve(), commit) as folder:
-            _write_encoder(encoder, folder)
-            readme = _format_readme(encoder, card, about or {})
+            _write_encoder(encoder, folder, adapter=adapter)
+            readme = _format_readme(encoder, card, about or {}, bases)
             (folder / "README.md").write_text(readme, "utf-8", newline="\n")
-            _check_reloaded(encoder, folder)
+            with offer_bases([base.path for base in bases]):
+                _check_reloaded(encoder, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BenchError(f"the export can't be written: {reason}", where=f"--out {out}") from error
@@ -166,20 +184,34 @@ def _strip_prompts(part: Encoder) -> Any:
     return part.base if isinstance(part, PrefixedEncoder) else part
 
 
-def _write_encoder(encoder: Encoder, folder: Path) -> None:
+def find_encoder_bases(encoder: Encoder) -> tuple[AdapterBase, ...]:
+    """Return the base models of an encoder's adapters; raises InputError for a part without one."""
+    bases: dict[str, AdapterBase] = {}
+    for number, part in enumerate(_exportable_parts(encoder), 1):
+        source = getattr(_strip_prompts(part), "adapter", None)
+        if source is None:
+            whole = not isinstance(encoder, SumEncoder)
+            what = "the encoder has no LoRA adapter" if whole else f"part {number} has no LoRA adapter"
+            raise InputError(what, where="--adapter", hint="leave it out for a whole model")
+        base = find_base(source)
+        bases[base.sha256] = base
+    return tuple(bases.values())
+
+
+def _write_encoder(encoder: Encoder, folder: Path, *, adapter: bool) -> None:
     parts = _exportable_parts(encoder)
     if not isinstance(encoder, SumEncoder):
-        _write_part(parts[0], folder)
+        _write_part(parts[0], folder, adapter=adapter)
         return
     names = [f"part-{number}" for number in range(1, len(parts) + 1)]
     for name, part in zip(names, parts, strict=True):
         (folder / name).mkdir()
-        _write_part(part, folder / name)
+        _write_part(part, folder / name, adapter=adapter)
     weights = list(encoder.weights)
     _write_json(folder / TWIN, {"schema": SCHEMA, "kind": "sum", "parts": names, "weights": weights})
 
 
-def _write_part(part: Encoder, folder: Path) -> None:
+def _write_part(part: Encoder, folder: Path, *, adapter: bool) -> None:
     if isinstance(part, StaticEncoder):
         if part.without is not None or not part.normalize:
             raise InputError("a Model2Vec encoder can't be exported", hint="copy its folder")
@@ -188,20 +220,19 @@ def _write_part(part: Encoder, folder: Path) -> None:
         _write_modules(folder, "StaticEmbedding", "Normalize")
         return
     encoder: TransformerEncoder = _strip_prompts(part)
-    model, tokenizer = encoder.model, copy.deepcopy(encoder.tokenizer)
+    tokenizer = copy.deepcopy(encoder.tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:  # it would save the latest call's truncation and padding
         backend.no_truncation()
         backend.no_padding()
     tokenizer.model_max_length = encoder.max_length
     tokenizer.padding_side = "right"  # as here: others would count positions from the padding
-    weights = model.state_dict()
-    if encoder.pooling != "pooler":  # transformers draws a pooler that a checkpoint lacks
-        weights = {name: weight for name, weight in weights.items() if "pooler" not in name.split(".")}
+    if adapter and encoder.adapter is not None:
+        copy_adapter(encoder.adapter, folder)
+    else:
+        _write_weights(encoder, folder)
     with silence_libraries():
-        model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
-    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors keeps others out
     settings = {
         "schema": SCHEMA,
         "kind": "transformer",
@@ -220,6 +251,16 @@ def _write_part(part: Encoder, folder: Path) -> None:
             prompts = {kind or "any": text for kind, text in part.used.items()}
             config = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": part.similarity}
             _write_json(folder / "config_sentence_transformers.json", config)
+
+
+def _write_weights(encoder: TransformerEncoder, folder: Path) -> None:
+    """Write configuration and weights."""
+    weights = encoder.model.state_dict()
+    if encoder.pooling != "pooler":  # transformers draws a pooler that a checkpoint lacks
+        weights = {name: weight for name, weight in weights.items() if "pooler" not in name.split(".")}
+    with silence_libraries():
+        encoder.model.save_pretrained(folder, state_dict=weights)
+    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors keeps others out
 
 
 def _write_modules(folder: Path, first: str, second: str) -> None:
@@ -266,7 +307,9 @@ def _check_reloaded(encoder: Encoder, folder: Path) -> None:
         raise InputError(what, hint=hint)
 
 
-def _format_readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str:
+def _format_readme(
+    encoder: Encoder, card: str, about: Mapping[str, Any], bases: Sequence[AdapterBase]
+) -> str:
     """Return the card between its front matter and the loading instructions."""
     if isinstance(encoder, SumEncoder):
         terms = " + ".join(f"{w:g} x part-{i}" for i, w in enumerate(encoder.weights, start=1))
@@ -276,7 +319,13 @@ def _format_readme(encoder: Encoder, card: str, about: Mapping[str, Any]) -> str
     else:
         why = _SEES_PADDING if _strip_prompts(encoder).pooling in _MODES else _PLAIN
         library, loading = "transformers", _WITH_BENCH.format(why=why)
-    return _FRONT_MATTER.format(library=library, about=format_front_matter(about)) + card + loading
+    matter = format_front_matter(about)
+    if bases:
+        lines = "".join(f"- {base.name}, sha256 {base.sha256}\n" for base in bases)
+        loading = _ADAPTER.format(bases=lines) + loading
+        names = json.dumps([base.name for base in bases], ensure_ascii=False)
+        matter = f"base_model: {names}\nbase_model_relation: adapter\n{matter}"
+    return _FRONT_MATTER.format(library=library, about=matter) + card + loading
 
 
 def _load_part(folder: Path, device: str) -> Encoder:
@@ -302,7 +351,7 @@ def _load_transformer(folder: Path, device: str) -> Encoder:
     template = values["template"]
     if (template is not None) != (values["pooling"] == "mask") or not (template or "").isprintable():
         raise _damage_error(file, f"template {template!r}", "text for pooling 'mask', else null")
-    if not (folder / "model.safetensors").is_file():
+    if not is_adapter(folder) and not (folder / "model.safetensors").is_file():
         raise _damage_error(folder, "the weights are missing", "model.safetensors")
     encoder = TransformerEncoder(
         folder,

@@ -70,13 +70,19 @@ def _list_tensors(file: Path) -> Iterator[tuple[str, str, int]]:
             yield str(name), names.get(tensor.dtype, str(tensor.dtype)), tensor.dim()
 
 
-def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
-    """Return a record's facts on the types of safetensors loaded as float32, the most used first."""
+def list_tensor_types(*folders: Path) -> Counter[str]:
+    """Count the tensors of each floating-point type in the safetensors of folders."""
     counts: Counter[str] = Counter()
-    for file in (file for folder in folders if folder for file in sorted(folder.glob("*.safetensors"))):
+    for file in (file for folder in folders for file in sorted(folder.glob("*.safetensors"))):
         for tensor in (read_tensor_header(file) or {}).values():
             if isinstance(tensor, dict) and tensor.get("dtype") in _NAMES:
                 counts[_NAMES[tensor["dtype"]]] += 1
+    return counts
+
+
+def dtype_facts(*folders: Path | None) -> dict[str, str | int]:
+    """Return a record's facts on the types of safetensors loaded as float32, the most used first."""
+    counts = list_tensor_types(*filter(None, folders))
     facts: dict[str, str | int] = {"dtype": "float32"}
     if counts:
         facts["folder_dtype"] = "+".join(name for name, _ in counts.most_common())
@@ -116,6 +122,15 @@ def check_unread_weights(model: Any, unread: Sequence[str], where: str) -> list[
     return list(unread)
 
 
+def is_head(name: str) -> bool:
+    """Test for a tensor, or a module, of a head for words, classes or spans.
+
+    >>> is_head("lm_head"), is_head("cls.predictions.transform.dense"), is_head("decoder.layers.0.fc1")
+    (True, True, False)
+    """
+    return _HEAD.match(f"{name}.") is not None and not _NUMBER.search(name)
+
+
 def find_projections(unread: Sequence[str]) -> list[str]:
     """Return the unread matrices that may project an encoder's vectors."""
     matrices = [name for name in unread if name.endswith(".weight") and "orm" not in name]
@@ -152,7 +167,7 @@ def check_model_files(folder: Path) -> None:
     for file in list_weight_files(folder):
         if file.suffix == ".safetensors":
             header = read_tensor_header(file)
-            _check_length(file, header)
+            check_whole_file(file, header)
             names += header or ()
     _check_layers(folder, names)
 
@@ -182,6 +197,9 @@ def check_modules_file(folder: Path) -> None:
 
 def check_transformer_alone(folder: Path) -> None:
     """Raise InputError for a sentence-transformers folder with more trained modules than hf: reads."""
+    if (folder / "twin.json").is_file():
+        what, hint = "it is a sum of encoders, which bench export wrote", f"use exported:{folder}"
+        raise InputError(what, where=folder.name, expected="the folder of one transformer", hint=hint)
     modules = read_json_object(folder / "modules.json", list)
     for kind in (str(module.get("type")) for module in modules if isinstance(module, dict)):
         name = kind.rpartition(".")[2]
@@ -237,7 +255,8 @@ def _list_tokenizer_files(folder: Path) -> Iterator[str]:
             yield value
 
 
-def _check_length(file: Path, header: Mapping[str, Any] | None) -> None:
+def check_whole_file(file: Path, header: Mapping[str, Any] | None) -> None:
+    """Raise InputError for a safetensors file with an unreadable header, or bytes missing at its end."""
     where = f"{file.parent.name}/{file.name}"
     if header is None:
         raise InputError("its header can't be read", where=where, expected="a whole file of safetensors")

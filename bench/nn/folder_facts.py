@@ -44,6 +44,7 @@ class FolderFacts:
     layered: bool  # its layers can be called one by one
     causal: bool | None  # a token's state is independent of later tokens
     first_token: bool | None  # a special token precedes a sentence, or any token would do
+    end_token: bool | None  # its tokenizer puts a token behind a sentence
     mask_token: bool | None  # its tokenizer has a mask token
     mask_word: str | None  # that token, if the files name it
     pooler: bool | None  # the checkpoint has a pooler
@@ -98,6 +99,7 @@ def read_folder_facts(folder: Path) -> FolderFacts:
         layered=layered,
         causal=causal,
         first_token=_has_first_token(folder),
+        end_token=_adds_end_token(folder),
         mask_token=_has_mask_token(folder),
         mask_word=_find_mask_word(folder),
         pooler=has_part("pooler"),
@@ -171,6 +173,26 @@ def _has_first_token(folder: Path) -> bool | None:
     at = order.index("Sequence")
     tokens = [_get_token_text(piece.get("SpecialToken", {}).get("id")) for piece in single]
     return mark in tokens[:at] or mark not in tokens[at + 1 :]
+
+
+def _adds_end_token(folder: Path) -> bool | None:
+    """Return whether a token follows a sentence, by the tokenizer's post-processor; None for older files."""
+    if read_json_object(folder / "tokenizer_config.json").get("add_eos_token") is True:
+        return True
+    tokenizer = read_json_object(folder / "tokenizer.json")
+    if "post_processor" not in tokenizer:
+        return None
+    post = tokenizer["post_processor"] or {}
+    steps = post.get("processors", [post]) if isinstance(post, dict) else []
+    return any(isinstance(step, dict) and _ends_with_token(step) for step in steps)
+
+
+def _ends_with_token(step: Mapping[str, Any]) -> bool:
+    """Return whether a step of a post-processor puts a token behind a sentence."""
+    single = step.get("single")
+    if isinstance(single, list) and single and isinstance(single[-1], dict):
+        return "SpecialToken" in single[-1]
+    return step.get("type") in ("BertProcessing", "RobertaProcessing")
 
 
 def _find_mask_word(folder: Path) -> str | None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import BertModel, RobertaModel
 
 from bench.nn.layer_adapters import IMPLEMENTATIONS, BertLayers, Surroundings, build_attention_mask
+from bench.nn.layer_checkpointing import run_checkpointed
 from bench.nn.tokens import Chunk
 
 
@@ -101,6 +102,23 @@ def compute_last_states(model: Any, chunk: Chunk, *, cls_only: bool = False) -> 
     return run_layers(model.encoder.layer, states, mask, cls_only=cls_only)
 
 
+def compute_layer_states(model: Any, chunk: Chunk) -> tuple[Tensor, ...]:
+    """Return the embedding output and every layer's states, (b, L, H) each, with gradient.
+
+    Of a model with two sides they are the decoder's. BERT and RoBERTa are called as by
+    :func:`compute_last_states`.
+    """
+    if not is_layered(model):
+        output = model(input_ids=chunk.ids, attention_mask=chunk.mask, output_hidden_states=True)
+        found: tuple[Tensor, ...] = getattr(output, "hidden_states", None) or output.decoder_hidden_states
+        return found
+    states = [model.embeddings(input_ids=chunk.ids)]
+    mask = build_attention_mask(model.config, chunk, states[0].dtype)
+    for layer in model.encoder.layer:
+        states.append(layer(states[-1], mask))
+    return tuple(states)
+
+
 def run_layers(
     layers: Iterable[Any], states: Tensor, mask: Tensor | None, *, cls_only: bool = False
 ) -> Tensor:
@@ -119,5 +137,10 @@ def run_layers(
 
 def run_cls_layer(layer: Any, states: Tensor, mask: Tensor | None) -> Tensor:
     """Run a layer of a BertModel or RobertaModel for [CLS] alone, (B, 1, H)."""
-    heads = _BERT.project(layer, states, Surroundings(mask), cls_only=True)
-    return _BERT.apply_rest(layer, _BERT.attend(layer, heads), states[:, :1])
+
+    def compute(states: Tensor) -> Tensor:
+        heads = _BERT.project(layer, states, Surroundings(mask), cls_only=True)
+        return _BERT.apply_rest(layer, _BERT.attend(layer, heads), states[:, :1])
+
+    cls_state: Tensor = run_checkpointed(layer, compute, states)
+    return cls_state

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert.modeling_bert import eager_attention_forward
 
+from bench.nn.layer_checkpointing import run_checkpointed
 from bench.nn.tokens import Chunk
 
 IMPLEMENTATIONS = ("eager", "sdpa")
@@ -147,7 +148,12 @@ class LayerAdapter:
 
     def run_layer(self, layer: Any, states: Tensor, around: Surroundings) -> Tensor:
         """Compute a layer's output, (B, T, H)."""
-        return self.apply_rest(layer, self.attend(layer, self.project(layer, states, around)), states)
+
+        def compute(states: Tensor) -> Tensor:
+            return self.apply_rest(layer, self.attend(layer, self.project(layer, states, around)), states)
+
+        output: Tensor = run_checkpointed(layer, compute, states)
+        return output
 
 
 class BertLayers(LayerAdapter):

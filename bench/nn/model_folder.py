@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,21 +11,15 @@ from bench.config.method_ids import split_argument
 from bench.config.run_spec import MethodRequest
 from bench.data.word_vectors import FORM, read_dimension, strip_endings
 from bench.errors import BenchError, InputError
+from bench.nn.adapter_folder import AdapterBase, find_bases, hash_with_bases
+from bench.nn.adapter_view import check_adapters
 from bench.nn.folder_facts import count_layers, read_json_object
-from bench.records.environment import ROUNDED
+from bench.nn.lora_settings import CONFIG
+from bench.nn.model_files import LATER_PARTS, WEIGHTS, find_cached_model, hash_file, hash_files
 from bench.registry import discover
 
-PRETRAINING = "pretraining.json"
-"""The file in which ``bench pretrain`` describes a model."""
-_NOT_MODEL = {
-    *("data_config.json", "model_card.json", "training_args.json", "trainer_state.json"),
-    *(PRETRAINING, ROUNDED),
-}
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
-_LATER_PARTS = ("bpe.codes", "dict.txt", "*.spm", "prophetnet.tokenizer", "*.jinja")
-"""Vocabularies and templates that are part of the hash since 2026-11-28."""
-_PARTS = (*_WEIGHTS, "*.json", "vocab.txt", "merges.txt", "*.model", *_LATER_PARTS)
-"""The files that loading opens. A test compares them with those of each tokenizer of transformers."""
+_DESCRIPTIONS = ("config.json", "modules.json", "twin.json", CONFIG)
+"""A model folder has one of these files."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +39,32 @@ class RecipeModel(ModelFolder):
     command: tuple[str, ...]  # the words after ``bench`` that make it, except ``--out``
 
 
+@dataclass(frozen=True)
+class AdapterModel(ModelFolder):
+    """A folder with adapters; its ``sha256`` covers their base models too."""
+
+    bases: tuple[AdapterBase, ...]
+
+
 def resolve_folder(reference: str, *, where: str, name: str | None = None) -> ModelFolder:
-    """Find a model by folder, or by hub name in the local model cache (offline); InputError if incomplete."""
+    """Find a model by folder, or by hub name in the local model cache (offline); InputError if incomplete.
+
+    Adapters are compared with their base models, which are found offline too.
+    """
     path = expand_path(reference)
     if not os.path.isdir(path):
-        path, name = _find_cached_model(reference, where), name or reference
-    if not any((path / name).is_file() for name in ("config.json", "modules.json", "twin.json")):
+        path, name = find_cached_model(reference, where), name or reference
+    if not any((path / name).is_file() for name in _DESCRIPTIONS):
         expected = "config.json and safetensors weights in it"
         raise InputError(f"'{reference}' is not a model folder", where=where, expected=expected)
-    if not any(True for pattern in _WEIGHTS for _ in path.rglob(pattern)):
+    check_adapters(path)
+    if not any(True for pattern in WEIGHTS for _ in path.rglob(pattern)):
         expected = "model.safetensors (or pytorch_model.bin) in it"
         raise InputError(f"the model folder '{reference}' has no weights", where=where, expected=expected)
-    return ModelFolder(path, _check_printable(name or path.resolve().name, where), hash_model(path))
+    name = _check_printable(name or path.resolve().name, where)
+    if bases := find_bases(path):
+        return AdapterModel(path, name, hash_with_bases(path, bases), bases)
+    return ModelFolder(path, name, hash_files(path))
 
 
 def resolve_file(reference: str, *, where: str) -> ModelFolder:
@@ -82,35 +88,16 @@ def _check_printable(name: str, where: str) -> str:
 
 
 def hash_model(path: Path) -> str:
-    """Return the sha256 over names and bytes of the files that determine embeddings, or of a single file."""
-    if path.is_file():
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    files = {file.relative_to(path).as_posix(): file for file in list_hashed_files(path)}
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        with files[name].open("rb") as stream:
-            digest.update(f"{name}\0{hashlib.file_digest(stream, 'sha256').hexdigest()}\n".encode())
-    return digest.hexdigest()
+    """Return the sha256 over names and bytes of the files that determine embeddings, or of a single file.
 
-
-def list_hashed_files(path: Path) -> Iterator[Path]:
-    """Yield the files that determine embeddings; InputError for links to folders and special files."""
-    for entry in path.rglob("*"):
-        if entry.is_symlink() and entry.is_dir():
-            what = f"the folder '{entry.name}' is a link, so the model's hash would leave out its files"
-            raise InputError(what, where=path.name, hint="put a copy there")
-        if not any(entry.match(pattern) for pattern in _PARTS) or entry.is_dir():
-            continue
-        if entry.exists() and not entry.is_file():
-            raise InputError(f"'{entry.name}' is not a plain file", where=path.name)
-        if entry.is_file() and entry.name not in _NOT_MODEL:
-            yield entry
+    For a folder with adapters it covers the hashes of their base models.
+    """
+    return hash_file(path) if path.is_file() else hash_with_bases(path, find_bases(path))
 
 
 def explain_hash_change(path: Path) -> str:
     """Name the files that have entered a folder's hash since an earlier version; "" for none."""
-    later = {entry.name for pattern in _LATER_PARTS for entry in path.rglob(pattern) if path.is_dir()}
+    later = {entry.name for pattern in LATER_PARTS for entry in path.rglob(pattern) if path.is_dir()}
     return f"its hash covers {' and '.join(sorted(later))} since 2026-11-28" if later else ""
 
 
@@ -144,18 +131,6 @@ def count_weights(path: Path) -> int:
         except (SafetensorError, OSError):
             continue
     return total
-
-
-def _find_cached_model(reference: str, where: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    hint = f"download it first with: hf download {reference}" if reference.count("/") == 1 else None
-    try:
-        return Path(snapshot_download(reference, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError) as error:
-        what = f"'{reference}' is neither a folder nor a model in the local cache"
-        raise InputError(what, where=where, hint=hint) from error
 
 
 def hash_requested_model(asked: MethodRequest) -> str | None:

@@ -11,13 +11,16 @@ import numpy as np
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
+from bench.nn.adapter_view import adapter_facts, open_plain_folder
 from bench.nn.backbone import silence_libraries
 from bench.nn.folder_checks import check_folder_kind, check_modules_file, check_weight_types, dtype_facts
 from bench.nn.folder_facts import read_json_object
+from bench.nn.half_precision import compute_in_float32, get_build_dtype
 from bench.nn.prompt_prefix import prompt_facts
 from bench.nn.st_modules import ModulePart, check_module_part, match_modules
 from bench.nn.tokens import default_batch_tokens, length_sorted_batches
 from bench.nn.untrusted_folder import check_modules, forbid_hub, list_inner_folders, loading_error
+from bench.nn.weight_reading import read_converted_tensors
 
 _SETTINGS = "config_sentence_transformers.json"
 _NEAR = 1e-4  # of the largest component, as in bench.nn.architecture
@@ -39,32 +42,41 @@ class SentenceTransformerEncoder:
     def __init__(self, folder: Path, *, device: str = "cpu") -> None:
         self.device, self.name = device, folder.name
         check_modules_file(folder)
+        with open_plain_folder(folder) as plain:
+            self._load(plain, folder)
+
+    def _load(self, folder: Path, source: Path) -> None:
+        """Load a plain folder with the adapters of its ``source``."""
         from sentence_transformers import SentenceTransformer  # slow, and the probes import this module
 
+        device = self.device
         places = check_modules(folder)
         check_folder_kind(folder)
-        for place in dict.fromkeys((folder, *list_inner_folders(places))):
+        weights = tuple(dict.fromkeys((folder, *list_inner_folders(places))))
+        for place in weights:
             check_weight_types(place)
         part_facts: dict[str, str | int] = {}
+        dtype = get_build_dtype()
         try:
-            with silence_libraries(), forbid_hub():
+            with silence_libraries(), forbid_hub(), read_converted_tensors(dtype, *weights):
                 self.model = SentenceTransformer(
                     str(folder),
                     device=device,
                     local_files_only=True,
                     trust_remote_code=False,
-                    model_kwargs={"dtype": "float32"},
+                    model_kwargs={"dtype": str(dtype).removeprefix("torch.")},
                 )
                 parts = match_modules(self.model, folder)
                 for part in parts:
-                    part_facts |= check_module_part(part)
-            self.model.float().eval()  # tables of static models too, which keep their folder's type
+                    part_facts |= check_module_part(part, source / part.folder.relative_to(folder))
+            self.model.to(dtype).eval()  # tables of static models too, which keep their folder's type
             self.dim = int(self.model.get_embedding_dimension() or 0)
             with silence_libraries():  # a router logs the route whose length it takes
                 limit = self.model.max_seq_length
             self.max_length = int(limit) if limit and math.isfinite(limit) else 0  # 0: no limit
             self._alone = False
-            self._alone = self._sees_padding()
+            with compute_in_float32(self.model):
+                self._alone = self._sees_padding()
         except InputError:
             raise
         except Exception as error:  # many kinds
@@ -86,6 +98,7 @@ class SentenceTransformerEncoder:
             "similarity": self.similarity,
             "similarity_from": _SETTINGS if named else "the default",
             **dtype_facts(*dict.fromkeys((folder, *(part.folder for part in parts)))),
+            **adapter_facts(source),
             **part_facts,
         }
         if self._alone:

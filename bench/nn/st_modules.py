@@ -11,6 +11,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.errors import InputError
+from bench.nn.adapter_folder import is_adapter
+from bench.nn.adapter_merge import merge_adapter
 from bench.nn.architecture import check_vocabulary, find_longest_input
 from bench.nn.folder_checks import OTHER_KINDS, check_unread_weights, find_projections, projection_error
 from bench.nn.folder_facts import read_json_object
@@ -71,8 +73,10 @@ def _match_routes(router: Any, place: Path, outer: str) -> Iterator[ModulePart]:
             seen.add(id(part.module))
 
 
-def check_module_part(part: ModulePart) -> dict[str, Any]:
+def check_module_part(part: ModulePart, source: Path) -> dict[str, Any]:
     """Check a transformer's weights, vocabulary and padding, and cut its length to its positions.
+
+    An adapter in the folder ``source`` is added to the weights.
 
     Returns facts on unread weights and a cut length; {} for other modules, which load strictly. Raises
     InputError for missing weights, or unread parts of the encoder.
@@ -81,6 +85,8 @@ def check_module_part(part: ModulePart) -> dict[str, Any]:
     if not isinstance(model, PreTrainedModel):
         return {}
     facts = {**find_ignored_code(folder), **_check_weights(model, part)}
+    if is_adapter(source) and (left_out := merge_adapter(model, source)):
+        facts["unread"] = ", ".join(filter(None, (facts.get("unread"), *left_out)))
     tokenizer = getattr(part.module, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return facts

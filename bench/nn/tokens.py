@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -24,16 +25,19 @@ def default_batch_tokens(device: str) -> int:
     return budgets.get(device.partition(":")[0], CPU_BATCH_TOKENS)
 
 
-def length_sorted_batches(lengths: Sequence[int], budget: int, *, equal: bool = False) -> Iterator[list[int]]:
+def length_sorted_batches(
+    lengths: Sequence[int], budget: int, *, equal: bool = False, most: int | None = None
+) -> Iterator[list[int]]:
     """Yield lists of indices: rising length, each list at most ``budget`` padded tokens, or one sentence.
 
     Lengths are in tokens, specials included. Ties keep their order, so that lengths and budget determine the
-    batches. With ``equal``, a batch has sentences of one length.
+    batches. With ``equal``, a batch has sentences of one length; with ``most``, at most so many.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         longer = equal and batch and lengths[index] > lengths[batch[0]]
-        if longer or (batch and lengths[index] * (len(batch) + 1) > budget):
+        full = len(batch) == most or lengths[index] * (len(batch) + 1) > budget
+        if longer or (batch and full):
             yield batch
             batch = []
         batch.append(index)
@@ -77,6 +81,7 @@ class TokenBatch(NamedTuple):
     place: torch.Tensor  # row i of the batch is row ``place[i]`` of the concatenated chunks, (B,)
     # the ids that occur, ascending, for one lookup of their embeddings; None: a lookup a chunk
     known: torch.Tensor | None
+    twice: bool = False  # the backward pass encodes each chunk again, so that its graph isn't kept
 
 
 def pad_chunk(
@@ -117,16 +122,17 @@ def wrap_chunk(ids: torch.Tensor, mask: torch.Tensor | None) -> Chunk:
 
 
 def split_into_chunks(
-    rows: Sequence[Sequence[int]], pad_id: int, budget: int, **padding: Any
+    rows: Sequence[Sequence[int]], pad_id: int, budget: int, *, most: int | None = None, **padding: Any
 ) -> tuple[tuple[Chunk, ...], list[int]]:
     """Split rows into chunks of similar length; return them, and the numbers of their rows.
 
-    ``budget`` limits the padded tokens of a chunk; 0 keeps all rows in one chunk, in their order. ``padding``
-    are arguments of :func:`pad_chunk`.
+    ``budget`` limits the padded tokens of a chunk; 0 keeps all rows in one chunk, in their order. ``most``
+    limits the rows of a chunk. ``padding`` are arguments of :func:`pad_chunk`.
     """
     numbers = [list(range(len(rows)))]
-    if budget:
-        numbers = list(length_sorted_batches([len(row) for row in rows], budget))
+    if budget or most:
+        lengths = [len(row) for row in rows]
+        numbers = list(length_sorted_batches(lengths, budget or sys.maxsize, most=most))
     members = ([rows[number] for number in chunk] for chunk in numbers)
     chunks = tuple(pad_chunk(chunk, pad_id, **padding) for chunk in members)
     return chunks, list(chain.from_iterable(numbers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,19 @@ from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
 from bench.method_card import NEEDS, MethodCard, Need, OptionValue
 from bench.nn import folder_facts, model_folder
+from bench.nn.adapter_folder import is_adapter
+from bench.nn.adapter_view import open_plain_folder
 from bench.nn.folder_checks import check_model_files
 from bench.nn.folder_facts import FolderFacts
+from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
+from bench.plan.lora_checks import check_lora
 from bench.records.filesystem import user_cache_folder
 from bench.records.fingerprint import hash_canonical_json
 from bench.registry import METHODS
 from bench.stages import TrainedMethod
+from bench.training.encoder_options import OWN_POOLING, find_train_pooling
 
 THREADS = 2  # threads that make a backbone, whatever its run uses: they change its last bits
 _SEED = 1
@@ -72,7 +77,8 @@ def describe_weight_difference(profile: Profile, models: Iterable[ModelFolder | 
 def backbone_shape(profile: Profile, model: ModelFolder) -> tuple[int, bool]:
     """Count layers and find the pooler like :func:`read_layer_count`, before the backbone is made too."""
     if model.sha256:
-        return model_folder.read_layer_count(model.path)
+        with open_plain_folder(model.path) as plain:
+            return model_folder.read_layer_count(plain)
     start = profiles.backbone_reference(profiles.load_profile(profile.backbone["profile"]))
     layers, _ = model_folder.read_layer_count(Path(start))
     return layers, False  # a language model lacks the pooler
@@ -86,11 +92,11 @@ def backbone_cache_folder() -> Path:
 def check_backbone_recipe(path: Path, recipe: str) -> None:
     """Raise DataError unless the training facts in a folder match the recipe."""
     try:
-        facts = json.loads((path / model_folder.PRETRAINING).read_text(encoding="utf-8"))
+        facts = json.loads((path / PRETRAINING).read_text(encoding="utf-8"))
         model, text = facts["backbone"]["sha256"], facts["text"]["sha256"]
         made = _recipe_hash(facts["settings"], facts["seed"], model, text)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        what = f"{model_folder.PRETRAINING} does not say how this model was made"
+        what = f"{PRETRAINING} does not say how this model was made"
         raise DataError(what, where=path.name, hint=f"remove {path}") from error
     if made != recipe:
         what = "this model was made from another model, text or settings than the profile says"
@@ -105,6 +111,7 @@ def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) 
 
 _TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))  # needs of every training of a transformer
 _POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN}
+_TRAIN_LAST = "train_pooling=last"  # the way out for want of a first token that sees the sentence
 
 
 def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None) -> None:
@@ -114,7 +121,9 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     models = dict.fromkeys(model for cell in asked for part in cell.walk() for model in part.models)
     for model in models:
         if _is_transformer(model):
-            check_model_files(model.path)
+            with open_plain_folder(model.path) as plain:
+                check_model_files(plain)
+    check_lora(asked)
     for cell in asked:
         check = getattr(METHODS.get(cell.card.name), "check_folder", None)
         if check is not None and cell.model is not None:
@@ -137,7 +146,7 @@ def _check_backbone(part: Cell) -> None:
     if check is None or part.model is None or not _is_transformer(part.model):
         return
     try:
-        check(_read_folder_facts(part.model), dict(part.options))
+        check(read_backbone_facts(part.model), dict(part.options))
     except InputError as error:
         error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
         raise
@@ -162,7 +171,7 @@ def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
     for _, owner, stage in cell.named_stages:
         if owner.model is None or not _is_transformer(owner.model):
             continue
-        length, most = dict(stage.spec.config).get("max_length"), _read_folder_facts(owner.model).positions
+        length, most = dict(stage.spec.config).get("max_length"), read_backbone_facts(owner.model).positions
         if not isinstance(length, int) or most is None or length <= most:
             continue
         sentences = training.texts[stage.spec.text].sentences
@@ -199,25 +208,49 @@ def _find_lacking_model(part: Cell, need: Need, options: Mapping[str, OptionValu
     model = models.get(need.of)
     if model is None or not _is_transformer(model):  # still to be made, or of another kind of folder
         return None
-    return None if fulfils_need(_read_folder_facts(model), need.what, options) else model
+    return None if fulfils_need(read_backbone_facts(model), need.what, options) else model
 
 
 def method_needs(card: MethodCard, options: Mapping[str, OptionValue]) -> list[Need]:
     """Return a method's needs with these options, of its backbone and of the models that options name."""
     trains = any(option.name.split(".")[-1] == "dropout" for option in card.options)
     asked = [*_TRAINED, *card.needs] if trains else list(card.needs)
+    asked = _need_trained_pooling(card, asked, options)
     if options.get("pooler", "cls") == "cls":  # otherwise its own pooler reads the states
-        has_avg = any(option.name == "pooling" and "avg" in option.choices for option in card.options)
-        instead = "pooling=avg" if has_avg else ""
+        instead = _suggest_pooling(card, options)
         asked += [Need(what, "pooling", (name,), instead=instead) for name, what in _POOLINGS.items()]
     asked = [need for need in asked if need.holds(options)]
     trains_pooler = any(need.what == needs.POOLER_LAYER for need in asked)
     return [need for need in asked if not (trains_pooler and need.what == needs.POOLER)]
 
 
+def _need_trained_pooling(
+    card: MethodCard, asked: Sequence[Need], options: Mapping[str, OptionValue]
+) -> list[Need]:
+    """Return the needs with those of the pooling in training: a card's first token is that of its own."""
+    if not any(option.name == "train_pooling" for option in card.options):
+        return list(asked)
+    trained = find_train_pooling(options, OWN_POOLING)
+    if trained == OWN_POOLING:
+        way = {needs.FIRST_TOKEN: _TRAIN_LAST}
+        return [replace(need, instead=need.instead or way.get(need.what, "")) for need in asked]
+    left = [need for need in asked if need.what != needs.FIRST_TOKEN]
+    read = [Need(_POOLINGS[trained], instead=_TRAIN_LAST)] if trained in ("cls", "mask") else []
+    return [*left, *read]
+
+
+def _suggest_pooling(card: MethodCard, options: Mapping[str, OptionValue]) -> str:
+    """Return the setting in place of an inference pooling that a backbone lacks: the trained one, or avg."""
+    choices = {choice for option in card.options if option.name == "pooling" for choice in option.choices}
+    trained = find_train_pooling(options, "")
+    best = trained if trained in choices - {"cls", "mask"} else "avg"
+    return f"pooling={best}" if best in choices else ""
+
+
 def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValue]) -> bool:
     """Return whether a folder fulfils one of ``bench.method_card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
+    adapters_drop = bool(options.get("lora_rank") and options.get("lora_dropout"))
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
         needs.LAYERS: facts.layered,
@@ -232,7 +265,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
-        needs.DROPOUT: facts.drops is not False or not asks_dropout,
+        needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False
 
@@ -252,7 +285,7 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         options = dict.fromkeys(filter(None, map(_suggest_options, refused)))
         expected = " or ".join(["another model", *options])
         hint = f"bench show hf:{model.path} lists the methods that can train on it"
-    if kind := _read_folder_facts(model).kind:
+    if kind := read_backbone_facts(model).kind:
         name += f" ({kind})"
     through = "" if part is cell else f", by its {part.card.name},"
     others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])
@@ -270,7 +303,7 @@ def _suggest_options(missing: Sequence[MissingNeed]) -> str:
         if options is None:
             return ""
         texts = {name: str(value).lower() for name, value in options.items()}
-        if part is cell and asked.name == cell.card.name:
+        if part is cell and asked.name == cell.card.name and not cell.card.takes_methods:
             given = dict(asked.options) | texts
             start = method[: method.index("[")] if asked.options else method
             method = f"{start}[{','.join(f'{name}={text}' for name, text in given.items())}]"
@@ -302,10 +335,12 @@ def find_sufficient_options(
 
 
 def _is_transformer(model: ModelFolder) -> bool:
-    """Return whether a folder is there, in transformers' format."""
-    return (model.path / "config.json").is_file()
+    """Return whether a folder is there, in transformers' format, or an adapter of one."""
+    return (model.path / "config.json").is_file() or is_adapter(model.path)
 
 
 @cache
-def _read_folder_facts(model: ModelFolder) -> FolderFacts:
-    return folder_facts.read_folder_facts(model.path)
+def read_backbone_facts(model: ModelFolder) -> FolderFacts:
+    """Read a backbone's facts, once."""
+    with open_plain_folder(model.path) as plain:
+        return folder_facts.read_folder_facts(plain)

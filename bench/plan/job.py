@@ -16,8 +16,9 @@ from bench.data.training_data import TrainingData
 from bench.errors import InputError
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.method_card import OptionValue
+from bench.nn.adapter_view import open_plain_folder
 from bench.nn.folder_facts import ARCHITECTURE, find_dropout_scope
-from bench.nn.model_folder import ModelFolder, RecipeModel
+from bench.nn.model_folder import AdapterModel, ModelFolder, RecipeModel
 from bench.plan.cell import Cell, collect_cell_plugins
 from bench.records import fingerprint
 from bench.records.environment import read_rounding, sourceless_classes
@@ -90,9 +91,14 @@ def _training_settings(cells: Sequence[Cell]) -> dict[str, Any]:
         drops = any(name.split(".")[-1] == "dropout" for name, _ in cell.options)
         for model in cell.models if drops else ():
             # A recipe's backbone is a BERT, which may be still to be made
-            if not isinstance(model, RecipeModel) and find_dropout_scope(model.path) == ARCHITECTURE:
+            if not isinstance(model, RecipeModel) and _read_dropout_scope(model) == ARCHITECTURE:
                 settings["dropout"] = ARCHITECTURE
     return settings
+
+
+def _read_dropout_scope(model: ModelFolder) -> str:
+    with open_plain_folder(model.path) as plain:
+        return find_dropout_scope(plain)
 
 
 def _stage_block(stage: stages.Stage, cell: Cell, training: TrainingData) -> dict[str, Any]:
@@ -131,15 +137,17 @@ def _dependency_blocks(cell: Cell) -> dict[str, Any]:
     return blocks
 
 
-def cell_model_block(cell: Cell) -> dict[str, str] | None:
+def cell_model_block(cell: Cell) -> dict[str, Any] | None:
     """Return the block of a cell's model."""
     return _model_block(cell.model) if cell.model else None
 
 
-def _model_block(folder: ModelFolder) -> dict[str, str]:
-    block = {"name": folder.name, "sha256": folder.sha256}
+def _model_block(folder: ModelFolder) -> dict[str, Any]:
+    block: dict[str, Any] = {"name": folder.name, "sha256": folder.sha256}
     if isinstance(folder, RecipeModel):
         block["recipe"] = folder.recipe
+    if isinstance(folder, AdapterModel):
+        block["bases"] = {base.name: base.sha256 for base in folder.bases}
     return block
 
 

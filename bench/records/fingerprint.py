@@ -31,7 +31,7 @@ LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
 """Options that older records lack, with the value that held before."""
 _DETERMINED = (
     *("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters"),
-    *("routes", "unread", "unread_settings", "length", "coverage", "own_code"),
+    *("adapter", "routes", "unread", "unread_settings", "length", "coverage", "own_code"),
 )
 """Facts of an encoder that its options and weights determine; with _FROM: their source."""
 _FROM = "_from"
@@ -180,6 +180,7 @@ FACTS = (
     Fact("plug-in file", lambda r: plugin_identities(r.provenance), in_stage=True),
     Fact("option", lambda r: {n: v for n, v in r.options.items() if LATER.get(n, UNSET) != v}),
     _hash_fact("weights", lambda r: r.backbone, in_stage=True),
+    Fact("base of", lambda r: (r.backbone or {}).get("bases"), {}, later=True),
     Fact("auxiliary model", lambda r: _identity_hashes(r.training.get("auxiliaries", {})), in_stage=True),
     Fact("member", lambda r: _member_facts(r.training)),
     _hash_fact("training text", lambda r: r.training.get("corpus")),

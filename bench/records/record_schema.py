@@ -16,13 +16,14 @@ def _each(shape: Shape, *names: str) -> dict[str, Shape]:
 
 _OPTIONAL_TEXT, _WHOLE = Maybe(is_text), schema.is_whole_number
 _ANY = MapOf(schema.accept_any)
-_NAMED = Block(_each(is_text, "name", "sha256"), {"recipe": is_text})
+_NAMED = Block(_each(is_text, "name", "sha256"), {"recipe": is_text, "bases": MapOf(is_text)})
 _VERSIONS = MapOf(_OPTIONAL_TEXT)
 _STAGE = Block(
     {"sentences_seen": is_count},
     {
         **_each(is_text, "key", "precision"),
         **_each(is_count, "numerics", "ranks", "selected_step", "steps"),
+        **_each(is_count, "trained_parameters", "parameters"),
         **_each(ListOf(ListOf(is_number, least=2)), "dev_curve", "loss_curve", "collapse_curve"),
         "version": _WHOLE,
         "settings": _ANY,

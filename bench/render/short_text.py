@@ -37,6 +37,7 @@ _MOST_USEFUL = (
     "The test is of this pair alone",
     "Measured on different data revisions",
     "Synthetic data",
+    "Evaluated in ",
     "Neither equality nor a claim",
     ".* can't be the baseline",
     "Collapsed seeds",

@@ -18,6 +18,7 @@ from bench.training.byol import Bootstrap as Bootstrap
 from bench.training.byol import Projections as Projections
 from bench.training.byol import build_predictor as build_predictor
 from bench.training.distillation import train_student as train_student
+from bench.training.gradient_caching import get_chunk_rows as get_chunk_rows
 from bench.training.group_whitening import whiten_views as whiten_views
 from bench.training.masking import MaskedRows as MaskedRows
 from bench.training.masking import mask_text as mask_text
@@ -30,6 +31,8 @@ from bench.training.negation import find_spacy_folder as find_spacy_folder
 from bench.training.negation import hash_folder_files as hash_folder_files
 from bench.training.negation import load_spacy_negation as load_spacy_negation
 from bench.training.negation import negate_by_rule as negate_by_rule
+from bench.training.prompted_rows import PromptedRows as PromptedRows
+from bench.training.prompted_rows import build_rows as build_rows
 from bench.training.randomness import generator as generator
 from bench.training.recipe import ADAMW_EPS as ADAMW_EPS
 from bench.training.recipe import CLS_VIEWS as CLS_VIEWS

@@ -138,8 +138,11 @@ def edit_views(
 ) -> list[list[int]]:
     """Return edited views of a row, one for each of ``edits`` (:data:`EDITS`); a single subword stays.
 
-    ``share`` of the subwords are deleted or repeated, 0 to 1; a lengthened row has at most ``longest`` ids.
+    ``share`` of the subwords are deleted or repeated, 0 to 1; a lengthened row has at most ``longest`` ids. A
+    row of one id, as a tokenizer without special tokens makes it, stays.
     """
+    if len(row) < 2:
+        return [list(row) for _ in edits]
     ways = {
         "sf": lambda: shuffle_subwords(row, draw),
         "rv": lambda: reverse_subwords(row),

@@ -8,16 +8,24 @@ Where several processes train together, each encodes a share (:mod:`bench.traini
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from bench.errors import InputError
 from bench.nn.architecture import count_positions
 from bench.nn.cross_attention import TwinStates, compute_twin_states
-from bench.nn.hidden_states import compute_last_states, pool_states, select_mask_state
+from bench.nn.hidden_states import (
+    compute_last_states,
+    compute_layer_states,
+    is_layered,
+    pool_states,
+    select_mask_state,
+)
 from bench.nn.tokens import (
     BUCKET,
     Chunk,
@@ -28,11 +36,43 @@ from bench.nn.tokens import (
     split_into_chunks,
 )
 from bench.training.distributed import deal_rows, gather_shares, use_own_draws
+from bench.training.gradient_caching import encode_without_graph, get_chunk_rows
 from bench.training.mixed_precision import autocast_towers, to_float32
 from bench.training.two_phase_step import get_compile_mode
 
 TwinClsStates = TwinStates
-"""Of [CLS] alone, (B, H) each."""
+"""A vector of each sentence, [CLS] by default, (B, H) each."""
+
+
+class EncodingSettings(NamedTuple):
+    """How batches are encoded within :func:`encode_with`."""
+
+    pooling: str = ""  # a sentence's vector; "" leaves it to the caller of batch_states
+    mask_id: int | None = None  # of the mask token, for pooling "mask"
+
+
+_asked: list[EncodingSettings] = []  # innermost last; a plain list, which a compiled step can read
+
+
+@contextmanager
+def encode_with(pooling: str = "", mask_id: int | None = None) -> Iterator[None]:
+    """Encode batches with another pooling within the block, whatever :func:`batch_states` is asked for.
+
+    Args:
+        pooling: "cls", "avg", "avg_first_last" (of layer 1 and the last), "last", "weighted_mean" or "mask";
+            "" keeps the caller's.
+        mask_id: Id of the mask token, which "mask" reads; the rows have it.
+    """
+    _asked.append(EncodingSettings(pooling, mask_id))
+    try:
+        yield
+    finally:
+        _asked.pop()
+
+
+def get_encoding_settings() -> EncodingSettings:
+    """Return the settings of the innermost :func:`encode_with`."""
+    return _asked[-1] if _asked else EncodingSettings()
 
 
 def token_batch(
@@ -42,6 +82,7 @@ def token_batch(
 
     Chunks are small on a CPU, large on a GPU, one for compiled steps. ``budget`` limits their padded tokens;
     0 keeps the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays: on a CPU.
+    Within :func:`bench.training.gradient_caching.cache_gradients` a chunk has at most so many rows.
     """
     kind, compiled = torch.device(model.device).type, get_compile_mode() != "none"
     if budget is None:
@@ -52,24 +93,54 @@ def token_batch(
         padding |= {"multiple": BUCKET, "masked": True}
     share = deal_rows([len(row) for row in rows])
     own = [rows[i] for i in share.own]
+    most = get_chunk_rows()
+    twice = 0 < most < len(own)
+    if twice:
+        once, padding["most"] = False, most  # a lookup for all chunks would have to keep its graph
     chunks, order = split_into_chunks(own, pad_id, budget, **padding)
     where = [0] * len(order)
     for position, row in enumerate(order):
         where[row] = position
     place = torch.tensor([at // len(own) * len(own) + where[at % len(own)] for at in share.place])
     known = torch.tensor(sorted({pad_id}.union(*own))) if once else None
-    return TokenBatch(chunks, place, known)
+    return TokenBatch(chunks, place, known, twice)
 
 
 def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
-    """Compute the device's half of :func:`pooled_states`, (B, H)."""
+    """Compute the device's half of :func:`pooled_states`, (B, H).
 
-    def encode(chunk: Chunk) -> Tensor:
-        with autocast_towers(chunk.ids.device):
-            last = compute_last_states(model, chunk, cls_only=pooling == "cls")
-        return pool_states((to_float32(last),), chunk.mask, pooling)
+    A pooling of :func:`encode_with` goes before the given one.
+    """
+    way = get_encoding_settings().pooling or pooling
+    return _encode_chunks([model], batch, lambda chunk: _compute_vectors(model, chunk, way))
 
-    return _encode_chunks([model], batch, encode)
+
+def _compute_vectors(model: Any, chunk: Chunk, pooling: str) -> Tensor:
+    """Compute a chunk's vectors, (b, H): those of ``TransformerEncoder``; zeros for a row without a token."""
+    mask = chunk.mask
+    may_be_empty = pooling not in ("cls", "mask") and not is_layered(model)
+    if may_be_empty:  # an empty row reads one padding token, so that its states stay finite
+        chunk = chunk._replace(mask=torch.cat([torch.ones_like(mask[:, :1]), mask[:, 1:]], dim=1))
+    with autocast_towers(mask.device):
+        if pooling == "avg_first_last":
+            states = compute_layer_states(model, chunk)
+        else:
+            states = (compute_last_states(model, chunk, cls_only=pooling == "cls"),)
+    if pooling == "mask":
+        return to_float32(select_mask_state(states[-1], chunk.ids, _find_mask_id()))
+    if pooling == "avg_first_last":
+        states = (states[0], to_float32(states[1]), to_float32(states[-1]))
+    else:
+        states = (to_float32(states[0]),)
+    vectors = pool_states(states, chunk.mask, pooling, first_layer="layer1")
+    return torch.where(mask[:, :1] > 0, vectors, 0) if may_be_empty else vectors
+
+
+def _find_mask_id() -> int:
+    mask_id = get_encoding_settings().mask_id
+    if mask_id is None:
+        raise InputError("pooling 'mask' with a tokenizer that has no mask token", expected="another pooling")
+    return mask_id
 
 
 def batch_mask_states(model: Any, batch: TokenBatch, mask_id: int) -> Tensor:
@@ -89,10 +160,16 @@ def batch_twin_states(
     """Compute first-token states of two towers, and of their cross streams, with gradient.
 
     This is the device's half. For ``caels`` and ``cross_stream`` see
-    :func:`bench.nn.cross_attention.compute_twin_states`.
+    :func:`bench.nn.cross_attention.compute_twin_states`. A pooling of :func:`encode_with` takes the place of
+    the first token; ValueError with ``caels``, whose cross streams have only that.
     """
+    way = get_encoding_settings().pooling or "cls"
+    if way != "cls" and caels:
+        raise ValueError(f"pooling {way!r} with cross-attention layers")
 
     def encode(chunk: Chunk) -> Tensor:
+        if way != "cls":
+            return torch.cat([_compute_vectors(tower, chunk, way) for tower in (first, second)], dim=1)
         with autocast_towers(chunk.ids.device):
             twin = compute_twin_states(first, second, chunk, tuple(caels), cross_stream, cls_only=True)
         states = (twin.first[:, 0], twin.second[:, 0], twin.cross_first, twin.cross_second)
@@ -107,7 +184,8 @@ def _encode_chunks(models: Sequence[Any], batch: TokenBatch, encode: Callable[[C
     with use_own_draws(), ExitStack() as stack:
         for model in {id(model): model for model in models}.values():  # both towers may be one
             stack.enter_context(share_embedding_lookup(model, batch.known))
-        own = torch.cat([encode(chunk) for chunk in batch.chunks])
+        once_or_twice = partial(encode_without_graph, encode) if batch.twice else encode
+        own = torch.cat([once_or_twice(chunk) for chunk in batch.chunks])
     return gather_shares(own)[batch.place]
 
 

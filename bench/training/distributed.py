@@ -87,7 +87,7 @@ def seed_draws(seed: int, stream: str) -> None:
     """Seed this process's own dropout stream from the run's seed and a stream's name."""
     for ranks in _ranks:
         with own_random_state(seed, f"{stream}/rank-{ranks.rank}", ranks.device):
-            ranks.draws = _get_random_states(ranks.device)
+            ranks.draws = get_random_states(ranks.device)
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,13 @@ def use_own_draws() -> Iterator[None]:
         yield
         return
     (ranks,) = _ranks
-    shared = _get_random_states(ranks.device)
-    _set_random_states(ranks.draws)
+    shared = get_random_states(ranks.device)
+    set_random_states(ranks.draws)
     try:
         yield
     finally:
-        ranks.draws = _get_random_states(ranks.device)
-        _set_random_states(shared)
+        ranks.draws = get_random_states(ranks.device)
+        set_random_states(shared)
 
 
 def gather_shares(own: Tensor) -> Tensor:
@@ -183,7 +183,7 @@ class RandomState:
 
     def collect(self) -> list[list[Tensor]]:
         """Return the shared states, then those of each process; all processes call it."""
-        states = [_get_random_states(self._device)]
+        states = [get_random_states(self._device)]
         for ranks in _ranks:
             gathered = [_gather_equal(state, ranks) for state in ranks.draws]
             states += [[*own] for own in zip(*gathered, strict=True)]
@@ -192,7 +192,7 @@ class RandomState:
     def restore(self, data: list[list[Tensor]]) -> None:
         """Set the states."""
         shared, *draws = data
-        _set_random_states(shared)
+        set_random_states(shared)
         for ranks in _ranks:
             ranks.draws = draws[ranks.rank]
 
@@ -226,13 +226,15 @@ class _Gather(torch.autograd.Function):
         return gradient[start : start + ctx.rows] * ctx.ranks.size, None
 
 
-def _get_random_states(device: str) -> list[Tensor]:
+def get_random_states(device: str) -> list[Tensor]:
+    """Return the states of torch's global generators of the CPU and a device."""
     cuda = [torch.cuda.get_rng_state()] if device.startswith("cuda") else []
     mps = [torch.mps.get_rng_state()] if device.startswith("mps") else []
     return [torch.get_rng_state(), *cuda, *mps]
 
 
-def _set_random_states(states: Sequence[Tensor]) -> None:
+def set_random_states(states: Sequence[Tensor]) -> None:
+    """Set states of :func:`get_random_states`."""
     torch.set_rng_state(states[0])
     for state in states[1:]:
         (torch.cuda if torch.cuda.is_available() else torch.mps).set_rng_state(state)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from bench.method_card import Option
+from collections.abc import Collection, Mapping
+
+from bench.errors import InputError
+from bench.method_card import Option, OptionValue
 
 TRAIN_POOLINGS = ("cls", "avg", "avg_first_last", "last", "weighted_mean", "mask")
 """Poolings that training can compare."""
+PROMPTLESS = TRAIN_POOLINGS[:-1]
+"""Those of plain rows: "mask" puts sentences into a prompt, which edits of a row would change."""
 OWN_POOLING = "auto"
 """Value of ``train_pooling`` for the method's own."""
 LORA_TARGETS = "all-linear"
@@ -19,19 +24,58 @@ ENCODER_OPTIONS = (
         (OWN_POOLING, *TRAIN_POOLINGS),
     ),
     Option("lora_rank", 0, "rank r of LoRA adapters on the frozen backbone; 0 trains all weights", minimum=0),
-    Option("lora_alpha", 16.0, "adapters are scaled by alpha / r", minimum=0),
+    Option("lora_alpha", 16.0, "adapters are scaled by alpha / r", minimum=0, maximum=1e6),
     Option("lora_dropout", 0.0, "dropout on the input of the adapters", minimum=0, below=1),
     Option(
         "lora_targets",
         LORA_TARGETS,
         "modules with adapters: the last parts of their names joined by +, such as query+value",
     ),
-    Option("lora_base", "fp32", "weights of the frozen backbone", ("fp32", "bf16")),
+    Option("lora_base", "fp32", "weights of the frozen backbone in training", ("fp32", "bf16")),
     Option(
         "chunk",
         0,
-        "sentences a forward pass holds in memory (gradient caching); 0: the whole batch",
+        "token rows held in memory at a time (gradient caching); 0: the whole batch",
         minimum=0,
     ),
     Option("checkpoint_layers", False, "compute the layers again in the backward pass, to save memory"),
 )
+
+
+def find_train_pooling(config: Mapping[str, OptionValue], own: str) -> str:
+    """Return the pooling that a training compares, ``own`` where its settings leave it to the method."""
+    asked = str(config.get("train_pooling", OWN_POOLING))
+    return own if asked == OWN_POOLING else asked
+
+
+def check_train_pooling(
+    name: str,
+    options: Mapping[str, OptionValue],
+    allowed: Collection[str],
+    why: str,
+    *,
+    expected: str = "",
+) -> None:
+    """Raise InputError, in the plan, for a training pooling that a method can't have.
+
+    Args:
+        name: The method's name.
+        options: Its options.
+        allowed: Values besides "auto".
+        why: The reason, without a subject: it follows the value.
+        expected: What to give instead; by default the allowed values.
+    """
+    asked = find_train_pooling(options, OWN_POOLING)
+    if asked != OWN_POOLING and asked not in allowed:
+        raise InputError(
+            f"train_pooling={asked} {why}",
+            where=f"{name}.train_pooling",
+            expected=expected or f"one of {', '.join((OWN_POOLING, *allowed))}",
+        )
+
+
+def refuse_lora(options: Mapping[str, OptionValue], method: str, reason: str, expected: str) -> None:
+    """Raise InputError where ``lora_rank`` asks for adapters that a method can't train, in its ``stages``."""
+    if options.get("lora_rank"):
+        what = f"lora_rank={options['lora_rank']}: {reason}"
+        raise InputError(what, where=method, expected=expected)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bench.errors import BenchError, InputError
 from bench.nn.backbone import IndexedRows
 from bench.nn.device import keep_freed_memory
+from bench.nn.lora import has_lora, is_adapter_weight
 from bench.stages import RESUMED, Report
 from bench.training.checkpoint import Checkpoint, OptimizerState
 from bench.training.distributed import RandomState, average_gradients, broadcast_from_first
@@ -359,5 +360,8 @@ def learning_rate(settings: TrainSettings, step: int) -> float:
 
 
 def copy_state(module: nn.Module) -> State:
-    """Copy weights to the CPU, detached from training."""
-    return {name: value.detach().to("cpu", copy=True) for name, value in module.state_dict().items()}
+    """Copy weights to the CPU, detached from training; of models with LoRA adapters only these."""
+    state: State = module.state_dict()
+    if has_lora(module):
+        state = {name: value for name, value in state.items() if is_adapter_weight(name)}
+    return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}

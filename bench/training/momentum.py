@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bench.errors import InputError
+from bench.nn.lora import has_lora, is_adapter_weight
 from bench.training.mixed_precision import get_master
 
 
@@ -31,7 +33,8 @@ class MomentumCopy:
         if not 0 <= momentum <= 1:
             raise InputError(f"momentum {momentum}", expected="0 to 1")
         self.momentum = momentum
-        self.model = copy.deepcopy(source) if start is None else start
+        self._adapted = has_lora(source)
+        self.model = _copy_network(source) if start is None else start
         if _parameter_shapes(source) != _parameter_shapes(self.model):
             raise ValueError("the start has other parameters than the network to follow")
         self.model.requires_grad_(False).eval()
@@ -41,9 +44,19 @@ class MomentumCopy:
     def update(self, source: nn.Module) -> None:
         """Move every parameter towards the source's present value; buffers stay."""
         own, followed = dict(self.model.named_parameters()), dict(source.named_parameters())
+        if self._adapted:  # the frozen weights are the source's
+            followed = {name: value for name, value in followed.items() if is_adapter_weight(name)}
         slow: list[Tensor] = [own[name] for name in followed]
         torch._foreach_mul_(slow, self.momentum)
         torch._foreach_add_(slow, [get_master(value) for value in followed.values()], alpha=1 - self.momentum)
+
+
+def _copy_network(source: nn.Module) -> nn.Module:
+    """Copy a network; one with LoRA adapters shares its frozen weights."""
+    shared: dict[int, Any] = {}
+    if has_lora(source):
+        shared = {id(value): value for value in source.parameters() if not value.requires_grad}
+    return copy.deepcopy(source, shared)
 
 
 def _parameter_shapes(network: nn.Module) -> dict[str, torch.Size]:

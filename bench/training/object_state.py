@@ -12,7 +12,7 @@ import random
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.nn.backbone import TokenRows
+from bench.nn.lora import has_lora, is_adapter_weight
 from bench.stages import StageContext
 from bench.training.state_file import SCALARS, is_data, is_plain, read_bytes
 
@@ -216,8 +217,11 @@ class ObjectState:
         if dropped := sorted(self._places - walk.leaves.keys()):
             raise UnknownStateError("a value that was dropped in training", where=dropped[0])
         entries = []
+        frozen = _list_frozen_weights(walk.objects.values())
         for place, leaf in walk.leaves.items():
             value = leaf.value
+            if id(value) in frozen:
+                continue
             if isinstance(value, _GENERATORS):
                 value = _read_generator(value)
             elif place in self._first and is_plain(value) and _is_same(value, self._first[place]):
@@ -247,6 +251,13 @@ class ObjectState:
                 if leaf.put is None:
                     raise UnknownStateError("a value that can't be replaced", where=f"{owner}/{name}")
                 leaf.put(fitted)
+
+
+def _list_frozen_weights(objects: Iterable[Any]) -> set[int]:
+    """Return the ids of the frozen weights under LoRA adapters, which a training starts from again."""
+    models = [value for value in objects if isinstance(value, PreTrainedModel) and has_lora(value)]
+    named = (entry for model in models for entry in model.named_parameters())
+    return {id(value) for name, value in named if not (value.requires_grad or is_adapter_weight(name))}
 
 
 def _copy_plain(value: Any) -> Any:

@@ -22,7 +22,8 @@ from bench.data.text_lines import number_sentences
 from bench.errors import BenchError, DataError, InputError, storage_reason
 from bench.nn.backbone import silence_libraries, tokenize_rows
 from bench.nn.masked_lm import load_masked_lm
-from bench.nn.model_folder import PRETRAINING, ModelFolder
+from bench.nn.model_files import PRETRAINING
+from bench.nn.model_folder import ModelFolder
 from bench.records.environment import collect_training_environment
 from bench.records.filesystem import create_folder_atomically, temporary_path
 from bench.stages import estimate_checkpoint_size

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from bench.errors import InputError
-from bench.nn.dropout import set_dropout
+from bench.nn.dropout import list_adapter_dropouts, set_dropout
 
 
 def stream_seed(seed: int, stream: str) -> int:
@@ -81,12 +81,17 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
     token ids, (B, L). Two views of a sentence that differ only by dropout need it. Raises InputError with
     ``where``.
     """
+    adapters = [(module, module.p) for module in list_adapter_dropouts(model)]
     try:
         set_dropout(model, 0.0)
+        for module, _ in adapters:
+            module.p = 0.0
         if kinds := _find_random_modules(model, rows):
             what = f"{type(model).__name__} draws at random although its dropout is 0, in {', '.join(kinds)}"
             raise InputError(what, where=where, expected="a backbone all of whose dropout can be set")
         set_dropout(model, _HALF)
+        for module, _ in adapters:
+            module.p = _HALF
         if needed and probability > 0 and not _find_random_modules(model, rows):
             stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
             names = dict.fromkeys(type(layer).__name__ for layer in chain.from_iterable(stacks))
@@ -96,10 +101,12 @@ def check_dropout(model: nn.Module, rows: Tensor, probability: float, *, needed:
                 "which the two views of a sentence would differ",
                 where=where,
                 expected="a backbone with dropout",
-                hint="esimcse, pcl and bsl make their views otherwise",
+                hint="esimcse, pcl and bsl make their views otherwise; so does lora_dropout with lora_rank",
             )
     finally:
         set_dropout(model, probability)
+        for module, rate in adapters:
+            module.p = rate
 
 
 class _ModuleCall(NamedTuple):

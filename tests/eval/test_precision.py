@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from bench.data.tasks import LabelledTask
 from bench.data.toy_suite import make_toy_task
@@ -17,7 +19,7 @@ from bench.eval.sts import score_task
 from bench.eval.transfer import Protocol, run_transfer_task
 from bench.eval.transfer_suite import labelled_sentences
 from bench.eval.vector_storage import CachedEncoder
-from bench.nn.backbone import TransformerEncoder
+from bench.nn.backbone import TransformerEncoder, load_folder
 from bench.nn.half_precision import cast_encoder
 from bench.nn.sum_encoder import SumEncoder
 from bench.records.fingerprint import compute_family_key
@@ -50,24 +52,75 @@ def test_an_encoder_without_a_model_has_no_other_precision() -> None:
 
 def test_the_record_says_what_the_precision_changed(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
     command = ("run", "--methods", f"m=hf:{tiny_bert}:avg", "--suite", "toy")
+    low = (*command, "--precision", "bf16")
     assert cli(*command, "--campaign", "full")[0] == 0
-    assert cli(*command, "--campaign", "low", "--precision", "bf16")[0] == 0
+    assert cli(*low, "--campaign", "low", "--precision-effect")[0] == 0
+    assert cli(*low, "--campaign", "once")[0] == 0
     place = "mini/m/no-seed/toy.json"
-    texts = [(tmp_path / "results" / campaign / place).read_text() for campaign in ("full", "low")]
+    names = ("full", "low", "once")
+    texts = [(tmp_path / "results" / campaign / place).read_text() for campaign in names]
     assert len({compute_family_key(parse_record(text, "")) for text in texts}) == 2
-    full, low = map(json.loads, texts)
-    assert full["key"] != low["key"]
-    assert (full["provenance"]["precision"], low["provenance"]["precision"]) == ("float32", "bf16")
+    full, both, once = map(json.loads, texts)
+    assert full["key"] != both["key"] == once["key"]
+    assert (full["provenance"]["precision"], both["provenance"]["precision"]) == ("float32", "bf16")
     assert "evaluation_precision" not in full["provenance"]
-    effect = low["provenance"]["evaluation_precision"]
+    assert once["provenance"]["evaluation_precision"] == {"name": "bf16"}
+    assert once["scores"] == both["scores"]
+    effect = both["provenance"]["evaluation_precision"]
     assert effect["name"] == "bf16"
     assert set(effect["tasks"]) == {"TOY", "avg"}
     assert effect["tasks"]["TOY"]["fp32"] == full["scores"][0]["value"]
-    difference = low["scores"][0]["value"] - full["scores"][0]["value"]
+    difference = both["scores"][0]["value"] - full["scores"][0]["value"]
     assert effect["tasks"]["TOY"]["difference"] == pytest.approx(difference, abs=1e-15)
     assert 0 < abs(difference) < 0.1
-    code, _, err = cli(*command, "--campaign", "full", "--precision", "bf16")
+    said = [cli("report", "--campaign", campaign)[1] for campaign in names]
+    points = f"{100 * abs(difference):.2f}"
+    assert f"Evaluated in bf16; fp32 scores of a task differ by at most {points}." in said[1]
+    assert "Evaluated in bf16." in said[2]
+    assert "Evaluated in" not in said[0]
+    code, _, err = cli(*low, "--campaign", "full")
     assert (code, "another specification" in err) == (1, True)
+
+
+def test_the_effect_of_a_precision_is_measured_on_request(cli: Cli, tiny_bert: Path, tmp_path: Path) -> None:
+    command = ("run", "--methods", f"m=hf:{tiny_bert}:avg", "--suite", "toy", "--precision-effect")
+    code, _, err = cli(*command)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--precision-effect: fp32 is not a lower precision" in err
+    low = [*command[:-1], "--precision", "bf16"]
+    record = tmp_path / "results/local/mini/m/no-seed/toy.json"
+    assert "precision-effect" not in cli(*low)[2]
+    before = record.read_bytes()
+    code, _, err = cli(*low, "--precision-effect")
+    assert (code, record.read_bytes()) == (0, before)
+    assert "1 finished record(s) lack it" in err
+    code, _, err = cli(*low, "--precision-effect", "--force")
+    assert (code, "lack it" in err) == (0, False)
+    assert "tasks" in json.loads(record.read_text())["provenance"]["evaluation_precision"]
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[torch.dtype]:
+    """Return the types in which models are loaded, as they are."""
+    dtypes: list[torch.dtype] = []
+
+    def load(*given: Any, dtype: torch.dtype, **options: Any) -> Any:
+        dtypes.append(dtype)
+        return load_folder(*given, dtype=dtype, **options)
+
+    monkeypatch.setattr("bench.nn.backbone.load_folder", load)
+    return dtypes
+
+
+def test_a_folder_is_loaded_once_in_the_precision(
+    cli: Cli, tiny_bert: Path, loads: list[torch.dtype]
+) -> None:
+    command = ("run", "--suite", "toy", "--precision", "fp16", "--methods")
+    backbone = ("--backbone", str(tiny_bert))
+    assert cli(*command, f"m=hf:{tiny_bert}:avg,ensemble:untrained:avg+untrained:cls", *backbone)[0] == 0
+    assert loads == 3 * [torch.float16]
+    assert cli(*command, f"m=hf:{tiny_bert}:avg", "--force", "--precision-effect")[0] == 0
+    assert loads[3:] == [torch.float16, torch.float32]
 
 
 def test_vectors_are_kept_under_all_that_determines_them(tmp_path: Path) -> None:

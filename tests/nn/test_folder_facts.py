@@ -16,6 +16,7 @@ from transformers import AutoModel, AutoModelForMaskedLM
 from transformers.models.auto import modeling_auto
 
 from bench.errors import InputError
+from bench.nn.architecture import find_special_ids
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.folder_facts import list_model_types, read_folder_facts
 from bench.nn.layer_streams import find_adapter
@@ -32,6 +33,7 @@ def test_facts_are_those_of_the_loaded_model(name: str, zoo: Callable[[str], Pat
     assert facts.causal in (None, encoder.causal)
     assert encoder.causal is (facts.causal is True) or name == "bart"  # whose states are its decoder's
     assert facts.mask_token in (None, tokenizer.mask_token is not None)
+    assert facts.end_token is bool(find_special_ids(tokenizer)[1])
     assert facts.pooler in (None, getattr(model, "pooler", None) is not None)
     dense = isinstance(getattr(getattr(type(model)(model.config), "pooler", None), "dense", None), nn.Linear)
     assert facts.pooler_layer in (None, dense)

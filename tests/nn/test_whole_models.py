@@ -24,7 +24,7 @@ from bench.errors import InputError
 from bench.method_card import BuildContext
 from bench.nn.backbone import TransformerEncoder, load_backbone, silence_libraries
 from bench.nn.folder_checks import describe_unread_settings
-from bench.nn.model_folder import list_hashed_files
+from bench.nn.model_files import list_hashed_files
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.cli import Cli, refusal
 from tests.support.folders import sentence_transformers_folder

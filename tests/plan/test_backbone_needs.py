@@ -99,10 +99,15 @@ def test_advice_works(cli: Cli, zoo: Callable[[str], Path], methods: str, backbo
         ("infonce[pooler=avg,steps=4]", "qwen2", "infonce[pooler=avg,steps=4,freeze_embeddings=false]"),
         ("jtcse_d", "bart", "jtcse_d --set jtcse.caels=0"),
         ("simcse[mlm_term=0.1]", "electra", "simcse[mlm_term=0.0]"),
+        ("simcse", "llama", "simcse[train_pooling=last,pooling=last]"),
+        ("simcse[train_pooling=avg]", "gpt2", "simcse[train_pooling=avg,pooling=avg]"),
+        ("crop[train_pooling=cls]", "gpt2", "crop[train_pooling=last]"),
+        ("jtcse", "gpt2", "jtcse[train_pooling=last,caels=0,pooling=last]"),
+        ("simcse[train_pooling=mask]", "gpt2", "simcse[train_pooling=last,pooling=last]"),
+        ("distill:bsl", "qwen2", "distill:bsl --set distill.train_pooling=last --set distill.pooling=last"),
         ("x=infonce[pooler=avg]", "qwen2", "x --set x.freeze_embeddings=false"),
         ("promptbert", "qwen2", ""),  # no option gives a tokenizer a mask token
         ("tncse_uc_d", "qwen2", ""),
-        ("distill:bsl", "qwen2", ""),  # a student learns by its [CLS], whatever its pooling
     ],
 )
 def test_ways(cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str, way: str) -> None:
@@ -112,6 +117,25 @@ def test_ways(cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str,
         given = shlex.split(way.replace("x ", f"{methods} ") if "=" in methods.partition("[")[0] else way)
         code, _, err = cli(*RUN.split(), str(zoo(backbone)), "--methods", *given, "--dry-run")
         assert code == 0, err
+
+
+@pytest.mark.parametrize(
+    ("methods", "backbone", "notes"),
+    [
+        ("simcse[train_pooling=avg]", "bert", ["add pooling=avg"]),
+        ("simcse[train_pooling=avg,pooling=avg]", "gpt2", []),
+        ("simcse[pooling=avg],crop[pooling=cls]", "bert", []),  # as ever
+        ("simcse[train_pooling=last,pooling=last]", "gpt2", ["the last word"]),
+        ("simcse[train_pooling=last]", "bert", ["add pooling=last"]),
+        ("crop[pooling=last]", "llama", ["the last word"]),
+    ],
+)
+def test_notes_on_poolings(
+    cli: Cli, zoo: Callable[[str], Path], methods: str, backbone: str, notes: list[str]
+) -> None:
+    err = cli(*RUN.split(), str(zoo(backbone)), "--methods", methods, "--dry-run")[2]
+    lines = [line for line in err.splitlines() if "pooling" in line and line.startswith("note: ")]
+    assert [note in line for note, line in zip(notes, lines, strict=True)] == [True] * len(notes)
 
 
 def test_all_refused_methods_are_named_at_once(cli: Cli, zoo: Callable[[str], Path]) -> None:

@@ -19,7 +19,7 @@ from bench.data.corpus import Corpus, read_corpus
 from bench.errors import UnreadableRecordError
 from bench.execution.cell_run import Outcome
 from bench.execution.runner import find_pending_jobs, run_plan
-from bench.nn.model_folder import hash_model
+from bench.nn.model_files import hash_files
 from bench.plan.plan import Plan, PlanInputs, make_plan, split_plan
 from bench.records import store
 from bench.records.fingerprint import ENCODER_FACTS, IN_STAGE, compute_record_key, fact_values
@@ -155,9 +155,9 @@ def test_a_backbone_is_hashed_once_for_shared_plans(tiny_bert: Path, monkeypatch
 
     def counting(path: Path) -> str:
         hashed.append(path)
-        return hash_model(path)
+        return hash_files(path)
 
-    monkeypatch.setattr("bench.nn.model_folder.hash_model", counting)
+    monkeypatch.setattr("bench.nn.model_folder.hash_files", counting)
     own = RunSpec(parse_methods("simcse"), (1,), "mini")
     given = replace(own, backbone=str(tiny_bert))
     inputs = PlanInputs()

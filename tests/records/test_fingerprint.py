@@ -83,6 +83,7 @@ CHANGES: dict[str, tuple[Callable[[RunRecord], RunRecord], str, str, str]] = {
     "plug-in file": (put("provenance", "plugins", PLUGIN), "plug-in file noise", *HASHES),
     "option": (put("options", "scale", 2.0), "option scale", "1.0", "2.0"),
     "weights": (put("backbone", "recipe", SHA["d"]), "weights", "bert cccccccc", "bert dddddddd"),
+    "base of": (put("backbone", "bases", {"bert": SHA["b"]}), "base of bert", "not set", HASHES[1]),
     "auxiliary model": (put("training", "auxiliaries", {"generator": {"name": "mlm", "sha256": SHA["b"]}}),
         "auxiliary model generator", *HASHES),
     "member": (put("training", "members", {"sub1": MEMBER}), "member sub1", "simcse", "esimcse"),
@@ -320,7 +321,7 @@ def test_the_table_is_whole() -> None:
 
 @pytest.mark.parametrize(("name", "field"), [("compilation", "compiled"), ("dropout set in", "dropout")])
 def test_a_fact_that_came_later_leaves_the_keys_of_earlier_records(name: str, field: str) -> None:
-    assert [fact.name for fact in FACTS if fact.later] == ["dropout set in", "compilation"]
+    assert [fact.name for fact in FACTS if fact.later] == ["base of", "dropout set in", "compilation"]
     earlier = [fact for fact in KEYED if not fact.later]
     assert fingerprint.compute_record_key(BASE) == fingerprint.hash_canonical_json(
         {fact.name: fact.value(BASE) for fact in earlier}

@@ -103,6 +103,7 @@ SHAPES = "m: this model can't be loaded: the shapes of its weights aren't those 
 MISSING = f"m: 1 weight(s) are missing from the checkpoint, the first is {WEIGHT}"
 CODE = "is code from elsewhere, which is not executed; expected eager, sdpa or another of transformers' own"
 INDEX = "m/model.safetensors.index.json: it names the weights file '{}'"
+ADAPTER = "m/adapter_config.json: the folder has an adapter and a whole model"
 FEW_TOKENS = "the tokenizer knows 5 tokens, the model"
 LOAD = "m: this model can't be loaded: "
 HOSTILE_FOLDERS: list[tuple[Edit, str]] = [
@@ -114,7 +115,7 @@ HOSTILE_FOLDERS: list[tuple[Edit, str]] = [
     (lambda folder: (folder / CONFIG).write_text("[" * 100_000), "m: config.json is damaged; expected JSON"),
     (settings(TOKENIZER, model_max_length=-5), "m: its longest input is -5 tokens"),
     (settings(TOKENIZER, model_max_length="x"), "m: its longest input is 'x' tokens"),
-    (settings("adapter_config.json", base="evil/x"), "m/adapter_config.json: this is an adapter"),
+    (settings("adapter_config.json", base="evil/x"), ADAPTER),
     (shards("../outside.safetensors"), INDEX.format("../outside.safetensors")),
     (shards("/etc/hostname"), INDEX.format("/etc/hostname")),
     (no_tokenizer, "m: the tokenizer's vocabulary is missing; expected tokenizer.json"),

@@ -151,7 +151,7 @@ def first_steps(
 def in_float64() -> Iterator[None]:
     """Load backbones in float64, so that what is copied from them is, too; each folder is read once."""
 
-    def load(folder: Path, *, needs_pooler: bool) -> tuple[Any, Any]:
+    def load(folder: Path, *, needs_pooler: bool, **_: Any) -> tuple[Any, Any]:
         model, tokenizer = copy.deepcopy(_read(folder, needs_pooler))
         return model.double(), tokenizer
 
@@ -165,7 +165,7 @@ def in_float64() -> Iterator[None]:
 
 @cache
 def _read(folder: Path, needs_pooler: bool) -> tuple[Any, Any]:
-    return _PLAINLY(folder, needs_pooler=needs_pooler)
+    return _PLAINLY(folder, needs_pooler=needs_pooler, dtype=torch.float32)
 
 
 def alone(work: Callable[[Path, Progress | None], Any]) -> Any:

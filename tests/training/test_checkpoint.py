@@ -41,38 +41,13 @@ from bench.training.process_group import run_processes
 from bench.training.state_file import pack_state, read_state, write_state
 from bench.training.two_phase_step import WholeStep, prepare_steps
 from tests.support.cli import Cli, refusal
+from tests.support.killed import always as always
+from tests.support.killed import contents, kill_at
 from tests.support.rank_work import Resumed, Stop
 from tests.support.stages import ensure
 from tests.support.train import spec
-from tests.support.training import Trained, train_alone
+from tests.support.training import train_alone
 from tests.training.conftest import SETTINGS
-
-TIMES = ("cpu_seconds", "step_seconds", "dev_seconds")
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep a checkpoint after every step."""
-    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
-
-
-def kill_at(number: int) -> Callable[[int], None]:
-    """Return a progress function that ends the process's work in so many calls."""
-    calls = itertools.count(1)
-
-    def progress(_: int) -> None:
-        if next(calls) == number:
-            raise KeyboardInterrupt
-
-    return progress
-
-
-def contents(trained: Trained) -> dict[str, Any]:
-    """Everything that a stage left, without times."""
-    files = {path.relative_to(trained.folder): path for path in trained.folder.rglob("*") if path.is_file()}
-    facts = {name: value for name, value in trained.facts.items() if name not in TIMES}
-    return {str(name): path.read_bytes() for name, path in files.items()} | {"facts": facts}
-
 
 METHODS = ["esimcse", "unsee_corinfomax", "pcl"]
 OTHERS = ["simcse", "iscse", "crop", "m_barlow", "unsee_byol", "arccse", "whitenedcse", "vascl", "mixcse"]

@@ -22,7 +22,7 @@ from bench.training.randomness import own_random_state
 from tests.support.cli import Cli, records
 from tests.support.messages import missing_facts, numbers_in
 from tests.support.rank_work import Gradients, Together, encode_shares
-from tests.support.ranks import arguments
+from tests.support.ranks import CASES, arguments
 from tests.training.conftest import check_equal, check_one_difference
 
 DTYPE = torch.float64
@@ -86,7 +86,7 @@ def test_shares_are_the_batch(size: int, lengths: tuple[int, ...], monkeypatch: 
         others.gradients = []
         for rank in range(size):
             distributed._ranks[:] = [
-                distributed.Ranks(rank, size, "cpu", distributed._get_random_states("cpu"))
+                distributed.Ranks(rank, size, "cpu", distributed.get_random_states("cpu"))
             ]
             with torch.no_grad():
                 found = encode_shares(batch, encode)
@@ -181,6 +181,7 @@ def test_two_processes_are_one(
     assert known == {"first": True, "size": 2, "scratch": True, **numbers}
     assert seen == [3]
     assert capfd.readouterr().out.count("\n") == 1
+    assert found.keys() == CASES.keys()
     check_equal(found, found_alone)
 
 

@@ -19,6 +19,7 @@ from bench.training.batch_encoding import batch_twin_states, pooled_states, toke
 from bench.training.loop import TrainSettings, make_optimizer
 from bench.training.randomness import own_random_state
 from tests.support.rank_work import Found, Gradients, alone
+from tests.support.ranks import CASES
 from tests.support.twins import KINDS, PAD, Kind, batch, tower
 from tests.support.whole import plainly
 from tests.training.conftest import check_equal
@@ -30,7 +31,9 @@ ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6], [2, 11, 5]]
 @pytest.mark.slow
 def test_every_objective_is_the_whole_one(objectives: Gradients, found_alone: dict[str, list[Found]]) -> None:
     with plainly():
-        check_equal(found_alone, alone(objectives))
+        found: dict[str, list[Found]] = alone(objectives)
+        assert found.keys() == CASES.keys()
+        check_equal(found_alone, found)
 
 
 def gradients(model: Any) -> dict[str, Tensor]:
