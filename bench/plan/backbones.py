@@ -162,7 +162,7 @@ def _check_members(part: Cell) -> None:
     if check is None:
         return
     models = {role: member.model for role, member in part.members}
-    facts = {role: _read_folder_facts(m) for role, m in models.items() if m and _is_transformer(m)}
+    facts = {role: read_backbone_facts(m) for role, m in models.items() if m and _is_transformer(m)}
     check({role: fact.width for role, fact in facts.items()}, dict(part.options))
 
 
