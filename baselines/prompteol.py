@@ -8,6 +8,23 @@ from bench.errors import BenchError
 from bench.method_card import BuildContext, MethodCard, Option
 from bench.registry import add_method
 
+PROMPT_DEVIATIONS = (
+    "padding on the right, unread; released: on the left, with positions from the first token where "
+    "the model counts so",
+    "a sentence that exceeds the model's input is cut, the prompt is kept; released: SentEval's long "
+    "tasks are cut at 500 tokens",
+    "a final special token is left out: the prompt's own last token counts",
+)
+"""Differences of every one-word prompt from the released code."""
+FORM = Option(
+    "form", "released", "the sentence as the released code writes it, or as it is", ("released", "paper")
+)
+RELEASED_FORM = (
+    "form=released: s ends with a full stop unless it ends with one of . ? \" '; its \" become '; "
+    "a ? at its end becomes a full stop"
+)
+"""What happens to a sentence before it enters a prompt."""
+
 
 @add_method
 class PromptEol:
@@ -23,8 +40,7 @@ class PromptEol:
         equations=(
             'x = This sentence : "s" means in one word:"',
             "v_s = h_n of the last layer, n the last token of x: where the word would follow",
-            "form=released: s ends with a full stop unless it ends with one of . ? \" '; its \" become '; "
-            "a ? at its end becomes a full stop",
+            RELEASED_FORM,
         ),
         options=(
             Option(
@@ -32,20 +48,11 @@ class PromptEol:
                 'This sentence : "{sentence}" means in one word:"',
                 "the prompt, with {sentence} once",
             ),
-            Option(
-                "form",
-                "released",
-                "the sentence as the released code writes it, or as it is",
-                ("released", "paper"),
-            ),
+            FORM,
         ),
         deviations=(
             "float32; released: 8-bit weights by default",
-            "padding on the right, unread; released: on the left, with positions from the first token where "
-            "the model counts so",
-            "a sentence that exceeds the model's input is cut, the prompt is kept; released: SentEval's long "
-            "tasks are cut at 500 tokens",
-            "a final special token is left out: the prompt's own last token counts",
+            *PROMPT_DEVIATIONS,
             "a demonstration (in-context learning) belongs into the template",
         ),
         deterministic=True,

@@ -334,6 +334,7 @@ run_options = combine_options(spec_options, workers_option, executor_options, co
 
 def make_spec(options: dict[str, Any]) -> RunSpec:
     """Return the specification that options give, ``methods`` and ``seeds`` (text or numbers) among them."""
+    from bench.config.compressed_rows import add_compressed_rows
     from bench.config.method_ids import parse_copies, parse_methods, parse_overrides, parse_seeds
     from bench.config.profiles import DEFAULT
     from bench.config.run_spec import RunSpec
@@ -354,7 +355,9 @@ def make_spec(options: dict[str, Any]) -> RunSpec:
         seeds = parse_seeds(seeds)
     parsed = {
         "plugins": load_plugin_options(options.get("plugins", ()), options["results"]),
-        "methods": parse_methods(options["methods"]),
+        "methods": add_compressed_rows(
+            parse_methods(options["methods"]), options.get("dims"), options.get("quantize")
+        ),
         "seeds": seeds,
         "profile": DEFAULT if options["profile"] is None else options["profile"],
         "suites": names,

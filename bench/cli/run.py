@@ -57,6 +57,20 @@ estimate_option = strict_option(
     "method without a path; those with missing inputs are named and left out.",
 )
 @seeds_option("1-5")
+@strict_option(
+    "--dims",
+    metavar="N,N,...",
+    panel=Panel.EVALUATION,
+    rare=True,
+    help="For each method, a row of its vectors' first N dimensions too (Matryoshka).",
+)
+@strict_option(
+    "--quantize",
+    metavar="int8,binary",
+    panel=Panel.EVALUATION,
+    rare=True,
+    help="For each method, a row of its vectors as int8 or as bits too.",
+)
 @run_options
 @strict_option(
     "--dry-run", is_flag=True, panel=Panel.PLANNING, help="Only list cells, their states and inputs."

@@ -17,7 +17,7 @@ from bench.method_card import MethodCard
 from bench.records.record import EXTERNAL, RunRecord
 from bench.registry import METHODS, discover
 
-OF_METHODS = ("ensemble", "distill", "static", "released")
+OF_METHODS = ("ensemble", "distill", "static", "released", "compressed")
 """Methods of methods (or of published towers): all after the colon of NAME:METHODS belongs to METHODS."""
 MAX_SEEDS = 10_000
 PATH_FORM = 'NAME:"PATH", then :POOLING, [OPTION=VALUE,...] or the next method'

@@ -48,7 +48,8 @@ class Subject:
         self.request = MethodRequest(text, text) if known else parse_method(text, "")
         self.text, self.folder = text, folder
         self.method: Method = discover().get(self.request.name)
-        if self.request.argument is None and self.card.takes_methods and not self.card.stands_alone:
+        given = self.request.argument is not None or self.card.short_option in dict(self.request.options)
+        if not given and self.card.takes_methods and not self.card.stands_alone:
             what = f"'{self.card.name}' needs what it is made of"
             raise InputError(what, expected=f"{self.card.name}:METHODS")
         self.touched: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from bench.plan.memory_options import check_memory_options
 from bench.plan.plan import Plan
 from bench.records.record import safe_name
 from bench.records.store import ResultStore
-from bench.registry import METHODS, discover
+from bench.registry import discover
 
 if TYPE_CHECKING:
     from bench.execution.executors.ray import RayTasks
@@ -76,7 +76,9 @@ def check_pending_cells(plan: Plan) -> None:
     check_memory_options(job.cell for job in pending)
     for name, label in dict.fromkeys((job.source or job.suite, job.suite) for job in pending):
         measure = measure_of(name)
-        scorers = sorted({job.cell.method for job in pending if job.suite == label and _lacks_vectors(job)})
+        scorers = sorted(
+            {job.cell.method for job in pending if job.suite == label and job.cell.lacks_vectors}
+        )
         if measure.needs_vectors and scorers:
             verbs = ("compares", "has", "it") if len(scorers) == 1 else ("compare", "have", "them")
             names = " and ".join(scorers)
@@ -84,12 +86,6 @@ def check_pending_cells(plan: Plan) -> None:
             raise InputError(what, where=f"--suite {name}", hint=f"leave {verbs[2]} out of --methods")
         if plan.spec.executor == "local":  # on a cluster, the nodes' caches count
             measure.check(plan.suites[label])
-
-
-def _lacks_vectors(job: Job) -> bool:
-    """Return whether a method lacks vectors, by its card or this cell's options."""
-    card, by_options = job.cell.card, getattr(METHODS.get(job.cell.card.name), "scores_pairs", None)
-    return card.scores_pairs or (by_options is not None and by_options(dict(job.cell.options)))
 
 
 CellKind = tuple[object, ...]

@@ -11,7 +11,9 @@ from bench.nn.backbone import tokenize_rows as tokenize_rows
 from bench.nn.backbone import transformer_layers as transformer_layers
 from bench.nn.cael_layers import list_cael_layers as list_cael_layers
 from bench.nn.decoders import EchoEncoder as EchoEncoder
+from bench.nn.decoders import MeanPromptEncoder as MeanPromptEncoder
 from bench.nn.decoders import OneWordEncoder as OneWordEncoder
+from bench.nn.decoders import PrependedEncoder as PrependedEncoder
 from bench.nn.decoders import TemplateEncoder as TemplateEncoder
 from bench.nn.denoising import BareTemplates as BareTemplates
 from bench.nn.denoising import DenoisedEncoder as DenoisedEncoder

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
 from bench.nn.architecture import find_special_ids
-from bench.nn.backbone import Loadable, TransformerEncoder
+from bench.nn.backbone import Loadable, TransformerEncoder, load_backbone, transformer_layers
 from bench.nn.hidden_states import select_last_state
 from bench.nn.tokens import Chunk
 
@@ -18,6 +22,8 @@ ONE_WORD = 'This sentence : "{sentence}" means in one word:"'
 """PromptEOL's template (Jiang et al. 2023, released code)."""
 ECHO = "Rewrite the sentence: {sentence}, rewritten sentence: {sentence}"
 """Echo embeddings' template (Springer et al. 2024, section 3.2)."""
+PLACEHOLDER = "<PST>"
+"""Token Prepending's token (Fu et al. 2025, released code)."""
 _PLACE = "{sentence}"
 
 
@@ -71,16 +77,27 @@ class OneWordEncoder(TemplateEncoder):
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
         template: Text with {sentence} once.
         form: "released" puts :func:`end_prompt_sentence` of a sentence into it, "paper" the sentence.
+        layer: Place of the states among the embeddings' and all layers' outputs, counted from the end: -1 is
+            the last layer's behind the final norm, -2 that of the layer before it.
 
     Raises:
-        InputError: a bidirectional model, or a template that lacks {sentence} or is too long.
+        InputError: a bidirectional model, a template that lacks {sentence} or is too long, or a layer that
+            the model lacks.
     """
 
     def __init__(
-        self, source: Loadable, template: str = ONE_WORD, *, form: str = "released", device: str = "cpu"
+        self,
+        source: Loadable,
+        template: str = ONE_WORD,
+        *,
+        form: str = "released",
+        layer: int = -1,
+        device: str = "cpu",
     ) -> None:
         super().__init__(source, template.strip(), 1, "last", device)
-        self.form = form
+        self.form, self.layer, layers = form, layer, int(self.model.config.num_hidden_layers)
+        if not -layers <= layer <= -1:
+            raise InputError(f"output_layer {layer}", expected=f"-1 to -{layers}, the model's layers")
         if (taken := len(self._tokenize_prompts([""])[0])) >= self.max_length:
             raise self._room_error(taken)
 
@@ -93,6 +110,14 @@ class OneWordEncoder(TemplateEncoder):
             if len(row) > self.max_length:
                 rows[number] = self._cut_sentence(sentences[number], len(row) - self.max_length)
         return rows
+
+    def _embed_rows(self, prepared: Any) -> Tensor:
+        chunk: Chunk = prepared
+        if self.layer == -1:
+            return super()._embed_rows(chunk)
+        return select_last_state(
+            self._run_model(chunk, every_layer=True).hidden_states[self.layer], chunk.mask
+        )
 
     def _tokenize_prompts(self, sentences: Sequence[str]) -> list[list[int]]:
         """Tokenize whole prompts: a quotation mark may form one token with its neighbour."""
@@ -108,6 +133,143 @@ class OneWordEncoder(TemplateEncoder):
             (row,) = self._tokenize_prompts([text])
             excess = len(row) - self.max_length if kept else 0
         return row
+
+
+class MeanPromptEncoder(OneWordEncoder):
+    """The mean of a sentence's last states in several one-word prompts, of equal weight (MetaEOL).
+
+    Args:
+        source: As for :class:`bench.nn.backbone.TransformerEncoder`.
+        templates: Texts with {sentence} once each.
+        form: As for :class:`OneWordEncoder`, like ``layer``.
+
+    Raises:
+        InputError: As for :class:`OneWordEncoder`.
+    """
+
+    def __init__(
+        self,
+        source: Loadable,
+        templates: Sequence[str],
+        *,
+        form: str = "released",
+        layer: int = -1,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(source, templates[0], form=form, layer=layer, device=device)
+        loaded = (self.model, self.tokenizer)
+        self._prompts = [
+            OneWordEncoder(loaded, template, form=form, layer=layer, device=device) for template in templates
+        ]
+        self.facts["templates"] = len(templates)
+
+    def encode_rows(
+        self, ids: list[list[int]], batch_tokens: int | None = None, progress: Progress | None = None
+    ) -> FloatArray:
+        """Encode the rows of all prompts of each sentence, and take their means."""
+        vectors = super().encode_rows(ids, batch_tokens, _count_sentences(progress, len(self._prompts)))
+        return self._average(vectors)
+
+    def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each sentence's prompts, one after the other."""
+        rows = [prompt.token_ids(sentences) for prompt in self._prompts]
+        return [row for of_sentence in zip(*rows, strict=True) for row in of_sentence]
+
+    @torch.no_grad()
+    def embed(self, prepared: tuple[tuple[Any, ...], Tensor]) -> Tensor:
+        """Compute the means; see :class:`bench.encoder.TensorEncoder`."""
+        return self._average(super().embed(prepared))
+
+    def _average(self, vectors: Any) -> Any:
+        return vectors.reshape(-1, len(self._prompts), self.dim).mean(1)
+
+
+def _count_sentences(progress: Progress | None, prompts: int) -> Progress | None:
+    """Return a progress of rows that reports a sentence for so many of them."""
+    if progress is None:
+        return None
+    report, rows = progress, 0
+
+    def count(finished: int) -> None:
+        nonlocal rows
+        before = rows // prompts
+        rows += finished
+        report(rows // prompts - before)
+
+    return count
+
+
+class PrependedEncoder(OneWordEncoder):
+    """A one-word prompt whose last state is put before the sentence, from layer to layer (Token Prepending).
+
+    Before each layer from ``start`` to ``end`` (exclusive, counted from 0) the state of the placeholder takes
+    that of the prompt's last token, so a sentence's first words have read the whole of it.
+
+    Args:
+        source: As for :class:`bench.nn.backbone.TransformerEncoder`.
+        template: Text with the placeholder <PST> before {sentence}, once each.
+        start: First layer before which the state is put.
+        end: Layer that is the first without; one beyond the last stands for all.
+        seed: Seed of the placeholder's vector, N(0, I), which the layers before ``start`` read.
+        form: As for :class:`OneWordEncoder`, like ``layer``.
+
+    Raises:
+        InputError: As for :class:`OneWordEncoder`, or layers in the wrong order.
+    """
+
+    def __init__(
+        self,
+        source: Loadable,
+        template: str,
+        *,
+        start: int,
+        end: int,
+        seed: int,
+        form: str = "released",
+        layer: int = -1,
+        device: str = "cpu",
+    ) -> None:
+        before = template.split(_PLACE)[0]
+        if before.count(PLACEHOLDER) != 1 or template.count(PLACEHOLDER) != 1:
+            what = f"the template '{template}' has no single {PLACEHOLDER} before {_PLACE}"
+            raise InputError(what, expected=f'a text such as: This sentence : {PLACEHOLDER} "{_PLACE}" means')
+        if start >= end:
+            raise InputError(f"start {start} and end {end}", expected="a first layer before the end")
+        model, tokenizer = load_backbone(source) if isinstance(source, Path) else source
+        tokenizer = copy.deepcopy(tokenizer)
+        self._placeholder = len(tokenizer)
+        super().__init__((model, tokenizer), template, form=form, layer=layer, device=device)
+        tokenizer.add_tokens([PLACEHOLDER])
+        self._placeholder = int(tokenizer.convert_tokens_to_ids(PLACEHOLDER))
+        self._start, self._end = start, end
+        draws = torch.Generator().manual_seed(seed)
+        size = int(model.get_input_embeddings().weight.shape[1])
+        self._vector = torch.randn(size, generator=draws)
+
+    def _run_model(self, chunk: Chunk, *, every_layer: bool = False) -> Any:
+        known = chunk.ids.masked_fill(chunk.ids == self._placeholder, 0)
+        states = self.model.get_input_embeddings()(known)
+        vector = self._vector.to(states.device, states.dtype)
+        states = torch.where((chunk.ids == self._placeholder).unsqueeze(-1), vector, states)
+        rows = torch.arange(len(chunk.ids), device=chunk.ids.device)
+        place = (chunk.ids == self._placeholder).int().argmax(1)
+        last = chunk.mask.sum(1) - 1
+
+        def prepend(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            given = args[0] if args else kwargs["hidden_states"]
+            changed = given.clone()
+            changed[rows, place] = given[rows, last]
+            if args:
+                return (changed, *args[1:]), kwargs
+            return args, {**kwargs, "hidden_states": changed}
+
+        with ExitStack() as hooks:
+            for layer in transformer_layers(self.model)[self._start : self._end]:
+                hook = layer.register_forward_pre_hook(prepend, with_kwargs=True)
+                hooks.callback(hook.remove)
+            return self.model(
+                inputs_embeds=states, attention_mask=chunk.mask, output_hidden_states=every_layer
+            )
 
 
 class EchoEncoder(TemplateEncoder):

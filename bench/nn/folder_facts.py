@@ -14,6 +14,7 @@ from typing import Any
 MODULES, ARCHITECTURE = "modules", "architecture"
 """Where training sets dropout: only in modules, or in every place of an architecture."""
 _LARGEST = 100_000_000  # bytes of a header, as in safetensors
+_WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 
 
@@ -38,6 +39,7 @@ class FolderFacts:
 
     kind: str  # its ``model_type``, "" by default
     layers: int | None  # number of layers
+    width: int | None  # components of a state
     positions: int | None  # tokens that it has positions for
     layered: bool  # its layers can be called one by one
     causal: bool | None  # a token's state is independent of later tokens
@@ -92,6 +94,7 @@ def read_folder_facts(folder: Path) -> FolderFacts:
     return FolderFacts(
         kind=kind,
         layers=count_layers(config),
+        width=next((config[name] for name in _WIDTHS if type(config.get(name)) is int), None),
         positions=positions if type(positions) is int else None,
         layered=layered,
         causal=causal,

@@ -130,6 +130,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
             check(cell.model.path)
     for part in dict.fromkeys(part for cell in asked for part in cell.walk()):
         _check_backbone(part)
+        _check_members(part)
     for cell in asked:
         if training is not None:
             _check_sentence_lengths(cell, training)
@@ -149,6 +150,20 @@ def _check_backbone(part: Cell) -> None:
     except InputError as error:
         error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
         raise
+
+
+def _check_members(part: Cell) -> None:
+    """Refuse members without vectors; let a method refuse the widths of its members' models."""
+    for _, member in part.members:
+        if member.lacks_vectors:
+            what = f"{member.describe()} scores pairs, so {part.card.name} has no vectors to work on"
+            raise InputError(what, where="--methods", expected="methods that encode sentences")
+    check = getattr(METHODS.get(part.card.name), "check_widths", None)
+    if check is None:
+        return
+    models = {role: member.model for role, member in part.members}
+    facts = {role: read_backbone_facts(m) for role, m in models.items() if m and _is_transformer(m)}
+    check({role: fact.width for role, fact in facts.items()}, dict(part.options))
 
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:

@@ -57,6 +57,12 @@ class Cell:
             yield from member.walk()
 
     @property
+    def lacks_vectors(self) -> bool:
+        """True if its method, by its card or these options, scores pairs without vectors."""
+        by_options = getattr(METHODS.get(self.card.name), "scores_pairs", None)
+        return self.card.scores_pairs or (by_options is not None and by_options(dict(self.options)))
+
+    @property
     def trains(self) -> bool:
         """True if it or a member has training stages."""
         return bool(self.all_stages)

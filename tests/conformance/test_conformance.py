@@ -229,6 +229,11 @@ MADE = (
     "hf:MODEL:avg",
     "prompteol:DECODER",
     "echo:DECODER",
+    "pretended_cot:DECODER",
+    "knowledge_enhancement:DECODER",
+    "metaeol:DECODER",
+    "token_prepending:DECODER",
+    "compressed[of=untrained,dims=8]",
     "st:SENTENCES",
     "exported:EXPORTED",
     "vectors:WORDS",
@@ -250,7 +255,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> dict[st
         shutil.copytree(tiny_bert, root / "TNCSE_BERT_CKPT" / f"BERT_{tower}")
     export_encoder(TransformerEncoder(tiny_bert, "avg"), root / "exported", "# tiny\n")
     sentences, decoder = sentence_transformers_folder(tiny_bert, root / "st", mean=True), root / "gpt2"
-    paths = {"MODEL": tiny_bert, "DECODER": tiny("gpt2", decoder), "EXPORTED": root / "exported"}
+    paths = {"MODEL": tiny_bert, "DECODER": tiny("gpt2", decoder, length=1024), "EXPORTED": root / "exported"}
     paths |= {"SENTENCES": sentences, "WORDS": root / "words.txt", "RELEASED": root}
     return {name: str(path) for name, path in paths.items()}
 

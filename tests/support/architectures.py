@@ -101,9 +101,15 @@ def byte_pairs(post: str | None = None, **settings: Any) -> Any:
     return made(tokenizer_object=tokenizer, **settings)
 
 
-def tiny(kind: str, folder: Path, *, seed: int = 0, **tokenizer: Any) -> Path:
-    """Write a random model of :data:`MODELS` with its tokenizer into a folder; return the folder."""
+def tiny(kind: str, folder: Path, *, seed: int = 0, length: int | None = None, **tokenizer: Any) -> Path:
+    """Write a random model of :data:`MODELS` with its tokenizer into a folder; return the folder.
+
+    ``length`` replaces the model's number of positions.
+    """
     name, sizes, settings = MODELS[kind]
+    if length is not None:
+        places = {"n_positions", "max_position_embeddings"} & sizes.keys()
+        sizes = {**sizes, **dict.fromkeys(places, length)}
     made = getattr(transformers, name)
     hide: Callable[[], None] = logging.disable_progress_bar
     hide()

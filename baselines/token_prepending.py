@@ -1,0 +1,81 @@
+"""Token Prepending: a prompt's last state, put before the sentence from layer to layer, without training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bench import nn
+from bench.baselines.pretended_cot import KNOWLEDGE, OUTPUT_LAYER, PRETENDED_COT
+from bench.baselines.prompteol import FORM, RELEASED_FORM, PromptEol
+from bench.encoder import Encoder
+from bench.errors import BenchError
+from bench.method_card import BuildContext, Option
+from bench.registry import add_method
+
+_PROMPTS = {
+    "prompteol": str(PromptEol.card.defaults["template"]),
+    "pretended_cot": PRETENDED_COT,
+    "knowledge_enhancement": KNOWLEDGE,
+}
+
+
+@add_method
+class TokenPrepending(PromptEol):
+    """A one-word prompt with a placeholder before the sentence, which takes the prompt's last state."""
+
+    card = replace(
+        PromptEol.card,
+        name="token_prepending",
+        printed="Token Prepending",
+        summary="token_prepending:PATH, a prompt with its last state put before the sentence, untrained",
+        paper="Fu et al. 2025, Token Prepending: A Training-Free Approach for Eliciting Better Sentence "
+        "Embeddings from LLMs",
+        code="fuyuchenIfyw/token_prepending cc41b58 evaluate.py, senllm/modeling_llama.py",
+        equations=(
+            'x = This sentence : <PST> "s" means in one word:"',
+            "<PST> starts as a vector of N(0, I); before each layer l, start <= l < end: h_PST = h_n, n the "
+            "last token of x",
+            "v_s = h_n of the layer output_layer",
+            RELEASED_FORM,
+        ),
+        options=(
+            Option("prompt", "prompteol", "the prompt that the placeholder is put into", tuple(_PROMPTS)),
+            Option("start", 1, "first layer, from 0, before which the last state is put", minimum=0),
+            Option(
+                "end",
+                7,
+                "first layer without; beyond the last for all (released: by model, 3 to 7)",
+                minimum=1,
+            ),
+            FORM,
+            OUTPUT_LAYER,
+        ),
+        deviations=(
+            *(
+                line
+                for line in PromptEol.card.deviations
+                if "8-bit" not in line and "demonstration" not in line
+            ),
+            "released: MetaEOL's prompts too, and layer 27 of 32 for Llama-2-7B (output_layer=-6)",
+            "the placeholder's vector is drawn from the run's seed; released: from torch's state, "
+            "unseeded on the CPU",
+        ),
+        deterministic=False,
+    )
+
+    def build(self, context: BuildContext) -> Encoder:
+        """Return the encoder; its seed draws the placeholder's vector."""
+        if context.model is None or context.seed is None:
+            raise BenchError("no model folder or seed was given")
+        options = context.options
+        template = _PROMPTS[str(options["prompt"])].replace('"{', '<PST> "{')
+        return nn.PrependedEncoder(
+            context.model,
+            template,
+            start=int(options["start"]),
+            end=int(options["end"]),
+            seed=context.seed,
+            form=str(options["form"]),
+            layer=int(options["output_layer"]),
+            device=context.device,
+        )
