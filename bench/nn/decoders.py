@@ -168,7 +168,8 @@ class MeanPromptEncoder(OneWordEncoder):
     ) -> FloatArray:
         """Encode the rows of all prompts of each sentence, and take their means."""
         vectors = super().encode_rows(ids, batch_tokens, _count_sentences(progress, len(self._prompts)))
-        return self._average(vectors)
+        means: FloatArray = self._average(vectors)
+        return means
 
     def token_ids(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each sentence's prompts, one after the other."""
@@ -178,7 +179,8 @@ class MeanPromptEncoder(OneWordEncoder):
     @torch.no_grad()
     def embed(self, prepared: tuple[tuple[Any, ...], Tensor]) -> Tensor:
         """Compute the means; see :class:`bench.encoder.TensorEncoder`."""
-        return self._average(super().embed(prepared))
+        means: Tensor = self._average(super().embed(prepared))
+        return means
 
     def _average(self, vectors: Any) -> Any:
         return vectors.reshape(-1, len(self._prompts), self.dim).mean(1)
