@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import click
 
 from bench.errors import InputError, suggest_name
+from bench.registry import discover
 
 Paths = str | Path
 Texts = str | Sequence[str]
@@ -50,6 +51,7 @@ class EncoderOptions(TrainingOptions, total=False):
     results: Paths
     campaign: str
     checkpoint: str
+    adapter: bool
 
 
 class TuneOptions(TrainingOptions, total=False):
@@ -76,6 +78,8 @@ class RunOptions(TrainingOptions, total=False):
     per_gpu: int
     config: Paths
     probes: Texts
+    dims: str
+    quantize: str
     precision_effect: bool
     keep_vectors: bool
     deadline: float
@@ -100,9 +104,7 @@ def parse_options(
     arguments = []
     for name, value in values.items():
         if name not in options:
-            near = suggest_name(name, options)
-            what = f"there is no option '{name}'" + (f" ({near})" if near else "")
-            raise InputError(what, where=where, hint=f"bench {command.name} --help-all lists them")
+            raise _unknown_option_error(command, name, value, options, where)
         if value is not None:
             arguments += _format_option(options[name], name, value, where)
     try:
@@ -112,6 +114,18 @@ def parse_options(
     else:
         return context.params
     raise InputError(message, where=where)  # without click's own chain
+
+
+def _unknown_option_error(
+    command: click.Command, name: str, value: object, options: Mapping[str, Any], where: str
+) -> InputError:
+    """Return the error for an option that a command lacks; options of methods are given by ``set``."""
+    if any(option.name == name for _, method in discover() for option in method.card.options):
+        what = f"'{name}' is an option of methods"
+        return InputError(what, where=where, hint=f'give it as set={{"METHOD.{name}": {value!r}}}')
+    near = suggest_name(name, options)
+    what = f"there is no option '{name}'" + (f" ({near})" if near else "")
+    return InputError(what, where=where, hint=f"bench {command.name} --help-all lists them")
 
 
 def refuse_options(given: Iterable[str], refused: Sequence[str], where: str, command: str) -> None:

@@ -19,7 +19,7 @@ from bench.api import runs
 from bench.api.command_options import EncoderOptions, RunOptions, TuneOptions, options_by_name
 from bench.cli.run import run_command
 from bench.cli.train import tune_command
-from bench.errors import CellFailedError
+from bench.errors import CellFailedError, InputError
 from bench.exchange.export_command import export_command
 from bench.registry import METHODS
 from tests.support.cli import stable_bytes
@@ -34,6 +34,12 @@ QUICK: dict[str, Any] = {**TRAINED, "suite": "toy"}
 def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus.txt").write_text("".join(f"a dog sees {number} cats\n" for number in range(64)))
+
+
+def test_an_option_of_methods_is_given_by_set() -> None:
+    options: Any = {"lora_rank": 8}
+    with pytest.raises(InputError, match=r"option of methods; give it as set=\{\"METHOD.lora_rank\": 8\}"):
+        bench.train("simcse", seed=1, **options)
 
 
 def test_each_option_of_a_command_has_an_argument() -> None:
