@@ -226,7 +226,7 @@ def test_without_terms_a_twin_is_an_ensemble(cli: Cli, tmp_path: Path, tiny_bert
     ("methods", "given", "code", "facts"),
     [
         ("tncse", (), 2, ("stage 'sub1'", "rtt=none")),  # it trains on translations
-        ("tncse_uc[uc=word_overlap]", sets("tncse"), 1, ("word_overlap", "no vectors")),
+        ("tncse_uc[uc=word_overlap]", sets("tncse"), 2, ("word_overlap", "no vectors")),
         ("tncse,jtcse", (*sets("tncse"), *sets("jtcse", caels=2)), 2, ("jtcse", "2", "3 layers")),
     ],
 )

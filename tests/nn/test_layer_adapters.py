@@ -350,10 +350,7 @@ def test_the_comparison_leaves_modes_and_random_states() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        "eurobert",
-        *(pytest.param(one, marks=pytest.mark.long) for one in ("mpnet", "deberta-v3", "modernbert")),
-    ],
+    [pytest.param(one, marks=pytest.mark.long) for one in ("eurobert", "mpnet", "deberta-v3", "modernbert")],
 )
 def test_streams_are_one_graph(name: str) -> None:
     first, second = (encoder(name, seed) for seed in (0, 1))

@@ -144,7 +144,7 @@ def test_all_refused_methods_are_named_at_once(cli: Cli, zoo: Callable[[str], Pa
     assert not missing_facts(error, "simcse seed 1 needs", NEEDS["first token"], NEEDS["mask token"])
 
 
-SHORT = ("deberta-v2", "modernbert")
+SHORT = ("modernbert",)
 """Encoders of the suite that every build runs; the long one has all."""
 
 

@@ -130,7 +130,7 @@ def test_no_command_connects_anywhere(
     assert attempts.pop()[0] == "example.org"
     for arguments in (
         ("run", "--methods", "untrained", *own, *TOY, "--probes", "all"),
-        ("run", "--methods", f"ensemble:hf:{binary}+word_overlap", *TOY, "--dry-run"),
+        ("run", "--methods", f"ensemble:hf:{binary}+untrained", *TOY, "--dry-run"),
         ("run", "--methods", f"st:{model},hf:{binary}:avg,word_overlap", *TOY),
         ("report", "--format", "html", "--figures", "figures"),
         ("report", "--format", "latex"),
