@@ -60,8 +60,6 @@ FIRST = (
     "quickstart.md",
     "choosing.md",
     "concepts.md",
-    "data.md",
-    "checkpoints.md",
     "python.md",
     "in-a-notebook.md",
 )

@@ -205,7 +205,7 @@ def test_read_only_results_are_reported_and_refuse_to_run_in_one_line(tmp_path: 
     assert read_only.read_only(tmp_path / "r").keys() == {"one line", "read"}
 
 
-LONG_LOSSES = ("weights vanish", "weights change", "model changes, two workers")
+LONG_LOSSES = ("weights vanish", "weights change", "text vanishes", "model changes, two workers")
 SLOW_LOSSES = [(name,) for name in vanish.LOSSES if name not in ("model changes", *LONG_LOSSES)]
 
 

@@ -145,9 +145,9 @@ def test_heads_and_dropout_draw_as_without_adapters(tiny_bert: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("pcl", {"lora_dropout": 0.1}),
+        pytest.param("pcl", {"lora_dropout": 0.1}, marks=pytest.mark.long),
         ("unsee_byol", {"lora_base": "bf16"}),
-        ("esimcse", {"momentum_init": "pretrained"}),
+        pytest.param("esimcse", {"momentum_init": "pretrained"}, marks=pytest.mark.long),
     ],
 )
 def test_killed_training_goes_on_from_adapters_alone(
