@@ -88,7 +88,7 @@ class Compressed:
         options=(
             Option("of", "", "the method"),
             Option("dims", 0, "first dimensions that are kept; 0 for all", minimum=0),
-            Option("dtype", "float32", "what each component is stored as", _CHOICES),
+            Option("dtype", "float32", "storage type of each component", _CHOICES),
         ),
         deviations=(
             "int8 scales each vector by its own largest component; sentence-transformers and mteb take "

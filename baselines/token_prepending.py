@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bench import nn
 from bench.baselines.pretended_cot import KNOWLEDGE, OUTPUT_LAYER, PRETENDED_COT
-from bench.baselines.prompteol import FORM, RELEASED_FORM, PromptEol
+from bench.baselines.prompteol import FORM, PROMPT_DEVIATIONS, RELEASED_FORM, PromptEol
 from bench.encoder import Encoder
 from bench.errors import BenchError
 from bench.method_card import BuildContext, Option
@@ -51,11 +51,7 @@ class TokenPrepending(PromptEol):
             OUTPUT_LAYER,
         ),
         deviations=(
-            *(
-                line
-                for line in PromptEol.card.deviations
-                if "8-bit" not in line and "demonstration" not in line
-            ),
+            *PROMPT_DEVIATIONS,
             "released: MetaEOL's prompts too, and layer 27 of 32 for Llama-2-7B (output_layer=-6)",
             "the placeholder's vector is drawn from the run's seed; released: from torch's state, "
             "unseeded on the CPU",

@@ -112,7 +112,7 @@ estimate_option = strict_option(
     is_flag=True,
     panel=Panel.EVALUATION,
     rare=True,
-    help="With --precision bf16 or fp16: evaluate in fp32 too, and record what each score lost.",
+    help="With --precision bf16 or fp16: evaluate in fp32 too, and record the difference of each score.",
 )
 @strict_option(
     "--keep-vectors",
