@@ -130,7 +130,8 @@ def find_finished_records(plan: Plan) -> list[tuple[Job, RunRecord]]:
     """Return the finished jobs of a plan with their records; warn on stderr if all are missing."""
     records = [(job, record) for job in plan.jobs if (record := find_finished_record(plan, job)) is not None]
     if not records:
-        place = f"{plan.jobs[0].cell.describe()} in campaign {plan.store.campaign}"
+        suites = ", ".join(job.suite for job in plan.jobs)
+        place = f"{plan.jobs[0].cell.describe()} on {suites} in campaign {plan.store.campaign}"
         click.echo(f"no finished record of {place}: the card holds no scores", err=True)
     return records
 
