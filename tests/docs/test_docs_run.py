@@ -62,6 +62,7 @@ FIRST = (
     "concepts.md",
     "python.md",
     "in-a-notebook.md",
+    "checkpoints.md",  # its export is what python.md loads
 )
 
 
