@@ -352,7 +352,7 @@ _CARDS = (
         "paradigm",
         "the gradient paradigm's loss: gradient dissipation, weight and ratio are options",
         "eq. 4 and 5, Table 1",
-        instead="a loss given by its gradient; which sentences count, weights of negatives, pull to the positive",
+        instead="a loss given by its gradient; whose anchors count, negatives weigh and positives pull",
         equations=(
             "L_i = GD_i sum_{j != i} W_ij (s_ij - R_ij s_ii) in both directions, GD, W and R constant",
             "baseline: GD = 1[s_ii - max_{k != i} s_ik < m], W = softmax over j != i of s_ij/tau, R = ratio",

@@ -38,7 +38,12 @@ _NO_FAMILY = "yours"
 
 @bench_command("list")
 @click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
-@strict_option("--family", metavar="NAME", help="Only methods of this family, without headings.")
+@strict_option(
+    "--family",
+    shell_complete=completion.family,
+    metavar="NAME",
+    help="Only methods of this family, without headings.",
+)
 @plugin_option
 @results_option
 def list_command(what: str, family: str | None, plugins: tuple[str, ...], results: Path) -> None:
