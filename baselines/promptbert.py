@@ -241,7 +241,9 @@ class PromptBERT(TrainedOnce):
     card = MethodCard(
         name="promptbert",
         printed="PromptBERT",
-        family="contrastive",
+        family="prompts",
+        adds="the mask token's state in place of [CLS]; two templates as views, less the template's own part",
+        cites=("jiang-etal-2022-promptbert",),
         tags=("prompts",),
         passes=7.8,
         kind="baseline",

@@ -26,6 +26,8 @@ class TokenPrepending(PromptEol):
     card = replace(
         PromptEol.card,
         name="token_prepending",
+        instead="no training; a one-word prompt; its last state is put before the sentence, layer by layer",
+        cites=("fu-etal-2025-token",),
         printed="Token Prepending",
         summary="token_prepending:PATH, a prompt with its last state put before the sentence, untrained",
         paper="Fu et al. 2025, Token Prepending: A Training-Free Approach for Eliciting Better Sentence "
