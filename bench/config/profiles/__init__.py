@@ -85,6 +85,8 @@ _PROFILE = _closed(
         "pretrain": MapOf(is_option_value),
         "tuning": ListOf(MapOf(accept_any)),
         "stand_ins": MapOf(is_label),
+        "architecture": MapOf(is_option_value),
+        "rates": MapOf(is_label),
     },
 )
 
@@ -117,6 +119,12 @@ class Profile:
     budget: Budget | None = None  # of methods that lack a table here, or on equal terms of all
     title: str = ""  # the backbone in a paper's table
     stand_ins: Mapping[str, str] = field(default_factory=dict)  # replacements of suites that lack data
+    architecture: Mapping[str, Any] = field(default_factory=dict)  # the backbone's config.json, its sizes
+    rates: Mapping[str, str] | None = None  # sources of methods' rates, others are untuned; None: not stated
+
+    def is_untuned(self, method: str) -> bool:
+        """Return whether no source states a method's learning rate for this backbone."""
+        return self.rates is not None and method not in self.rates
 
 
 def profile_names() -> list[str]:
