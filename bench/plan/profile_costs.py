@@ -1,4 +1,4 @@
-"""Memory and hours of a training by arithmetic, and rates without a source: what a profile's backbone takes."""
+"""What training on a profile's backbone takes by arithmetic, and which rates have no source."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bench.plan import cost_arithmetic
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import profile_options
 from bench.plan.cost_arithmetic import Architecture, StepMemory, read_architecture
+from bench.plan.untuned_rates import NO_SOURCE, describe_rate, is_untuned
 from bench.registry import METHODS, discover
 from bench.stages import PAIRS, StageSpec, TrainedMethod, planned_steps
 
@@ -91,9 +92,7 @@ def _has_steps(stage: StageSpec) -> bool:
     return {"steps", "epochs", "batch_size", "max_length"} <= dict(stage.config).keys()
 
 
-def _estimate_stage(
-    stage: StageSpec, card: MethodCard, sized: Architecture, sentences: int
-) -> TrainingCost:
+def _estimate_stage(stage: StageSpec, card: MethodCard, sized: Architecture, sentences: int) -> TrainingCost:
     config = dict(stage.config)
     step = _read_step(config)
     towers = 2 if stage.role == "joint" else 1
@@ -103,7 +102,9 @@ def _estimate_stage(
     count = LABELLED if stage.text == PAIRS else sentences
     steps = planned_steps(config, count)
     tokens = steps * int(config["batch_size"]) * step.length
-    training = tokens * _count_passes(stage, card, step) * cost_arithmetic.token_operations(sized, step.length)
+    training = (
+        tokens * _count_passes(stage, card, step) * cost_arithmetic.token_operations(sized, step.length)
+    )
     dev = DEV_TOKENS * cost_arithmetic.token_operations(sized, SHORT)
     evaluations = steps // int(config["eval_every"]) if config.get("eval_every") else 0
     hours = (training + towers * evaluations * dev) / SUSTAINED / 3600 if training else 0.0
@@ -137,23 +138,31 @@ def _count_passes(stage: StageSpec, card: MethodCard, step: StepMemory) -> float
     return stated * (_PASSES - spared + again) / _PASSES
 
 
-def list_untuned(cells: Iterable[Cell], profile: Profile) -> list[str]:
-    """Return the rows whose rate is the profile's and has no source; a rate that was given isn't the profile's."""
-    untuned = []
-    for cell in {cell.method: cell for cell in cells}.values():
-        if cell.stages and profile.is_untuned(cell.card.name) and not _has_own_rate(cell, profile):
-            untuned.append(cell.method)
-    return untuned
-
-
-def _has_own_rate(cell: Cell, profile: Profile) -> bool:
-    """Return whether a rate of a row differs from the profile's."""
-    usual = profile_options(cell.card, profile)
-    return any(value != usual[name] for name, value in cell.options if name.split(".")[-1] == "lr")
+def describe_cell_rate(cell: Cell, profile: Profile) -> str:
+    """Return where a row's rate comes from; see :func:`describe_rate`."""
+    return describe_rate(cell.card.name, dict(cell.options), profile_options(cell.card, profile), profile)
 
 
 def describe_untuned(cells: Iterable[Cell], profile: Profile) -> Iterator[str]:
     """Yield a note that names the rows with untuned rates."""
-    if untuned := list_untuned(cells, profile):
-        what = "no source states a learning rate for this backbone"
-        yield f"untuned in profile {profile.name}: {', '.join(untuned)}: {what}"
+    rows = {cell.method: cell for cell in cells if cell.stages}
+    untuned = []
+    for row, cell in rows.items():
+        if is_untuned(cell.card.name, dict(cell.options), profile_options(cell.card, profile), profile):
+            untuned.append(row)
+    if untuned:
+        yield f"untuned in profile {profile.name}: {', '.join(untuned)}: {NO_SOURCE}"
+
+
+def describe_plan(cells: Iterable[Cell], sized: Architecture, sentences: int) -> str | None:
+    """Return a line on what the rows take by arithmetic; None without training."""
+    costs: dict[str, TrainingCost] = {}
+    for cell in {cell.method: cell for cell in cells}.values():
+        if cost := estimate_stages((stage.spec for stage in cell.stages), cell.card, sized, sentences):
+            costs[cell.method] = cost
+    if not costs:
+        return None
+    row = max(costs, key=lambda name: costs[name].memory)
+    hours = sum(cost.hours for cost in costs.values())
+    parts = f"{costs[row].parameters / 1e6:,.1f} M weights, at most {costs[row].format_memory()} ({row})"
+    return f"by arithmetic, in float32: {parts}; {hours:.1f} H200 hours a seed of all rows"
