@@ -14,16 +14,8 @@ from bench.registry import discover
 
 _METHOD = "simcse"
 _GIB = 2**30
-_HEADER = (
-    "profile",
-    "weights",
-    "batch, rate",
-    "GiB",
-    "with `chunk=64`",
-    "with all weights",
-    "hours",
-    "rate from",
-)
+_MEMORY = ("GiB", "with `chunk=64`", "with all weights")
+_HEADER = ("profile", "weights", "batch, rate", *_MEMORY, "hours", "rate from")
 
 
 def table() -> str:
