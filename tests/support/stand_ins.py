@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from bench.config.profiles import load_profile
@@ -17,6 +18,7 @@ KINDS = {
 }
 """Tokenizer and head of each profile's stand-in."""
 DECODERS = ("qwen3-0.6b", "llama-3.2-1b")
+_PROMPTS = 512
 _SIZES = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -36,4 +38,11 @@ def make_stand_in(profile: str, folder: Path) -> Path:
     del config["vocab_size"]
     sizes = {name: value for name, value in _SIZES.items() if name in config}
     tokenizer, head = KINDS[profile]
-    return write(Animal(kind, tokenizer, {**config, **sizes}, head), folder)
+    if profile in DECODERS:  # a prompt of MetaEOL has 231 tokens
+        sizes["max_position_embeddings"] = _PROMPTS
+    write(Animal(kind, tokenizer, {**config, **sizes}, head), folder)
+    if profile in DECODERS:
+        settings = folder / "tokenizer_config.json"
+        facts = json.loads(settings.read_text(encoding="utf-8")) | {"model_max_length": _PROMPTS}
+        settings.write_text(json.dumps(facts), encoding="utf-8")
+    return folder
