@@ -169,7 +169,8 @@ def _profile_notes(
         yield profile.note
     trains = isinstance(METHODS.get(card.name), TrainedMethod)
     if trains and is_untuned(card.name, options, base, profile):
-        yield f"{row}: its learning rate is untuned, {NO_SOURCE}."
+        what = f"{row}: its learning rate is" if profile.rates else "Learning rates of the profile are"
+        yield f"{what} untuned: {NO_SOURCE}."
 
 
 def _resolve_path(card: MethodCard, path: str, where: str) -> ModelFolder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 FLOAT = 4
@@ -77,24 +77,24 @@ def read_architecture(config: Mapping[str, Any]) -> Architecture | None:
         sizes = [int(config[n]) for n in ("vocab_size", "num_hidden_layers", "intermediate_size")]
         key_heads = int(config.get("num_key_value_heads") or heads)
         head_width = int(config.get("head_dim") or width // heads)
-        tables = [int(config.get(n, 0)) for n in ("max_position_embeddings", "type_vocab_size")]
-        buckets = int(config.get("position_buckets", 0))
+        positions = int(config.get("max_position_embeddings", 0))
+        types = int(config.get("type_vocab_size", 0))
+        relative = 2 * int(config.get("position_buckets", 0))
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
         return None
     if kind not in KINDS:
         return None
     vocabulary, layers, inner = sizes
     sized = Architecture(kind, vocabulary, width, layers, heads, inner, key_heads, head_width)
-    return _add_tables(sized, *tables, 2 * buckets)
+    return _add_tables(sized, positions, types, relative)
 
 
 def _add_tables(sized: Architecture, positions: int, types: int, relative: int) -> Architecture:
     """Add the tables of positions and types that the kind has: others turn queries, or score distances."""
-    values = vars(sized)
     if sized.kind in BERTS:
-        return Architecture(**values | {"positions": positions, "types": types})
+        return replace(sized, positions=positions, types=types)
     if sized.kind == "deberta-v2":
-        return Architecture(**values | {"types": types, "relative": relative})
+        return replace(sized, types=types, relative=relative)
     return sized
 
 
@@ -180,7 +180,7 @@ def layer_numbers(sized: Architecture, step: StepMemory, rows: int) -> float:
     token += of_keys * sized.keys + _SCORES * sized.heads * step.length
     token += 2 * sized.relative * sized.heads
     linear = linear_shapes(sized)
-    numbers = token + (step.lora_rank * len(linear) if step.lora_rank else 0)
+    numbers: float = token + step.lora_rank * len(linear)
     if step.lora_dropout:
         numbers += _DROPPED * sum(wide for _, wide in linear)
     shared = 2 * sized.relative * sized.width * (rows + 1)  # the projected table, copied for every row
