@@ -169,7 +169,11 @@ def _profile_notes(
         yield profile.note
     trains = isinstance(METHODS.get(card.name), TrainedMethod)
     if trains and is_untuned(card.name, options, base, profile):
-        what = f"{row}: its learning rate is" if profile.rates else "Learning rates of the profile are"
+        what = (
+            f"{row}: its learning rate is"
+            if profile.rates
+            else f"Learning rates of profile {profile.name} are"
+        )
         yield f"{what} untuned: {NO_SOURCE}."
 
 
