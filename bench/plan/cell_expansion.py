@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -20,7 +20,7 @@ from bench.method_card import MethodCard, OptionValue
 from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length
-from bench.plan.untuned_rates import NO_SOURCE, is_untuned
+from bench.plan.untuned_rates import note_untuned_rate
 from bench.records.filesystem import model_stem
 from bench.registry import METHODS, discover
 from bench.stages import ComposedMethod, TrainedMethod, copy_name
@@ -148,33 +148,18 @@ def make_cells(
         other = make_bare_cell(MethodRequest(match, match), spec, profile, corpus_size, (*matching, match))
         length = compute_matching_length(match, other, options, corpus_size)
         options |= {name: value for name, value in length.items() if name not in given}
-    notes = tuple(_profile_notes(identity, card, options, base, profile)) if spec.backbone is None else ()
+    notes: list[str] = []
+    if spec.backbone is None:
+        notes += [profile.note] if profile.note and card.needs_backbone else []
+        notes += note_untuned_rate(identity, card, options, base, profile)
     sorted_options = tuple(sorted(options.items()))
-    cell = Cell(label, identity, card, sorted_options, model, None, notes=notes, auxiliaries=auxiliaries)
+    cell = Cell(
+        label, identity, card, sorted_options, model, None, notes=tuple(notes), auxiliaries=auxiliaries
+    )
     if card.deterministic:
         return [cell]
     cell = replace(cell, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)
     return [replace(cell, seed=seed) for seed in spec.seeds]
-
-
-def _profile_notes(
-    row: str,
-    card: MethodCard,
-    options: Mapping[str, OptionValue],
-    base: Mapping[str, OptionValue],
-    profile: Profile,
-) -> Iterator[str]:
-    """Yield what stands below every table of a row on the profile's own backbone."""
-    if profile.note and card.needs_backbone:
-        yield profile.note
-    trains = isinstance(METHODS.get(card.name), TrainedMethod)
-    if trains and is_untuned(card.name, options, base, profile):
-        what = (
-            f"{row}: its learning rate is"
-            if profile.rates
-            else f"Learning rates of profile {profile.name} are"
-        )
-        yield f"{what} untuned: {NO_SOURCE}."
 
 
 def _resolve_path(card: MethodCard, path: str, where: str) -> ModelFolder:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from bench.config.profiles import Profile
-from bench.method_card import OptionValue
+from bench.method_card import MethodCard, OptionValue
+from bench.registry import METHODS
+from bench.stages import TrainedMethod
 
 NO_SOURCE = "no source states a learning rate for this backbone"
 
@@ -31,3 +33,20 @@ def is_untuned(
     """Return whether a method's rate is the profile's, and without a source."""
     described = describe_rate(method, options, usual, profile)
     return bool(described) and described != "given" and method not in (profile.rates or {})
+
+
+def note_untuned_rate(
+    row: str,
+    card: MethodCard,
+    options: Mapping[str, OptionValue],
+    usual: Mapping[str, OptionValue],
+    profile: Profile,
+) -> Iterator[str]:
+    """Yield the note below tables with a row of an untuned rate; one for all rows if no rate has a source."""
+    if not isinstance(METHODS.get(card.name), TrainedMethod):
+        return
+    if is_untuned(card.name, options, usual, profile):
+        whose = f"{row}: its learning rate is"
+        if not profile.rates:
+            whose = f"Learning rates of profile {profile.name} are"
+        yield f"{whose} untuned: {NO_SOURCE}."
