@@ -137,7 +137,7 @@ def _options(card: MethodCard) -> str:
     if not card.options:
         return "It has none.\n"
     known = map(profiles.load_profile, profiles.profile_names())
-    shown = [profile for profile in known if profile.suites and profile.methods]
+    shown = [p for p in known if p.suites and (p.methods or p.rates is not None)]
     defaults = {option.name: option.default for option in card.options}
     ours = {profile.name: _resolved(card, profile) for profile in shown}
     different = [name for name, values in ours.items() if values != defaults]

@@ -28,6 +28,7 @@ from bench.cli.strict_options import strict_option
 from bench.errors import DataError, InputError, not_one_of, printable
 
 if TYPE_CHECKING:
+    from bench.config.profiles import Profile
     from bench.config.run_spec import MethodRequest
     from bench.method_card import MethodCard
 
@@ -118,7 +119,7 @@ def _list_shipped(what: str) -> NameRows:
             ),
         ]
     if what == "profiles":
-        rows = [(name, profiles.load_profile(name).summary) for name in profiles.profile_names()]
+        rows = [(name, _describe_profile(profiles.load_profile(name))) for name in profiles.profile_names()]
         return [*rows, ("FILE.toml", "your own profile; bench init writes a first one")]
     if what == "sweeps":
         return [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
@@ -127,6 +128,17 @@ def _list_shipped(what: str) -> NameRows:
         ("overlap", "training text against test sets: bench data overlap TEXT"),
         ("gradient", "figures of the gradient paradigm: bench gradient"),
     ]
+
+
+def _describe_profile(profile: Profile) -> str:
+    """Return a profile's summary, with what SimCSE takes there where its backbone's sizes are stated."""
+    from bench.plan.profile_costs import estimate_method
+
+    cost = estimate_method("simcse", profile)
+    if cost is None:
+        return profile.summary
+    sizes = f"{cost.parameters / 1e6:,.0f} M weights; simcse {cost.memory / 2**30:.0f} GiB"
+    return f"{profile.summary}; {sizes}, {cost.format_hours()}"
 
 
 def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:

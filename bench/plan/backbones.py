@@ -43,7 +43,11 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
     where, own = f"profile {profile.name}", profile.backbone
     reference = profiles.backbone_reference(profile)
     if not profiles.makes_backbone(profile):
-        return model_folder.resolve_folder(reference, where=where, name=own["name"])
+        try:
+            return model_folder.resolve_folder(reference, where=where, name=own["name"])
+        except InputError as error:
+            error.hint = "; ".join(filter(None, (error.hint, own.get("access")))) or None
+            raise
     settings = {**profiles.load_profile(own["profile"]).pretrain, "steps": own["steps"]}
     recipe = _recipe_hash(settings, _SEED, own["from"], own["text"])
     path = Path(reference or backbone_cache_folder() / f"{own['name']}-{recipe[:12]}")
