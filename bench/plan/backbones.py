@@ -251,6 +251,8 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
     """Return whether a folder fulfils one of ``bench.method_card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
     adapters_drop = bool(options.get("lora_rank") and options.get("lora_dropout"))
+    # an unlisted kind that looks like an encoder; others are found when the model is loaded
+    reads_both_sides = facts.layered or facts.mask_token or facts.pooler_layer is False
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
         needs.LAYERS: facts.layered,
@@ -265,7 +267,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
-        needs.CAUSAL: facts.causal,
+        needs.CAUSAL: facts.causal or not reads_both_sides,
         needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False

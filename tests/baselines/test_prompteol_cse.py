@@ -146,12 +146,12 @@ def test_rows_are_the_released_ones_and_those_of_the_evaluation(folders: dict[st
     for kind in KINDS:
         for form, read in (("released", "paper"), ("paper", "paper"), ("stopped", "released")):
             made, batch, tokenizer = objective_of(
-                "prompteol_cse", folders[kind], texts, max_length=9, form=form, lora_rank=2
+                "prompteol_cse", folders[kind], texts, max_length=16, form=form, lora_rank=2
             )
             rows = rows_of(made.prepare(batch))
             assert rows[:4] == rows[4:]
             if form != "stopped":
-                assert rows[:4] == [released_row(tokenizer, text, 9) for text in texts]
+                assert rows[:4] == [released_row(tokenizer, text, 16) for text in texts]
                 assert len(rows[2]) < len(released_row(tokenizer, texts[2], 99))
             encoder = OneWordEncoder(folders[kind], form=read)
             assert [rows[i] for i in (0, 1, 3)] == encoder.token_ids([texts[i] for i in (0, 1, 3)])
