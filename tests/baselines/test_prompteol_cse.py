@@ -15,17 +15,17 @@ from torch.nn.functional import dropout
 from transformers import AutoModel, AutoTokenizer
 from transformers.pytorch_utils import Conv1D
 
+from bench.baselines.external import HuggingFace
 from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.nn.decoders import OneWordEncoder
 from bench.nn.encoder_folder import export_encoder, load_encoder
-from bench.nn.two_phase_encoding import prepare_sentences
 from bench.stages import PAIRS
 from bench.training.gradient_caching import cache_gradients
 from tests.support.architectures import tiny
 from tests.support.cli import Cli, refusal
 from tests.support.steps import gradients_of, objective_of, same_step
-from tests.support.training import SENTENCES, options_of, stages_of, toy_sentences, train_alone
+from tests.support.training import SENTENCES, options_of, stages_of, train_alone
 
 POSITIVES = ["A doctor reads.", "one", "Children sing on a hill.", "a man who farms"]
 NEGATIVES = ["Nobody reads a book.", "two words", "Two children sleep.", "the doctor"]
@@ -204,8 +204,8 @@ def test_trained_vectors_are_those_of_the_prompt(folders: dict[str, Path], tmp_p
     loaded: Any = load_encoder(tmp_path / "out")
     np.testing.assert_allclose(loaded.encode(SENTENCES), encoder.encode(SENTENCES), rtol=0, atol=1e-6)
     assert not (tmp_path / "out" / "modules.json").exists()
-    assert prepare_sentences(loaded, SENTENCES) is not None
-    assert len(toy_sentences()) > 8
+    plain = HuggingFace.folder_note(tmp_path / "out", options_of("hf", pooling="last"))
+    assert plain == "its prompt around a sentence is not read: exported: reads it"
 
 
 @pytest.mark.parametrize("changes", [{"lora_dropout": 0.0}, {"lora_rank": 0}])
