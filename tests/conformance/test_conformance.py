@@ -278,7 +278,15 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COSTLY = [name for name in (*load_methods("all"), *MADE) if name not in CHEAP]
-ALIKE = ("metaeol:DECODER", "knowledge_enhancement:DECODER", "tncse", "bsl", "sncse", "angle")
+ALIKE = (
+    "metaeol:DECODER",
+    "knowledge_enhancement:DECODER",
+    "tncse",
+    "bsl",
+    "sncse",
+    "angle",
+    "sup_prompteol_cse",
+)
 LEFT_OUT = {*left_out(), *ALIKE}  # their parts are in others too
 SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in COSTLY if m not in LEFT_OUT]
 LONG = [pytest.param(m, marks=(pytest.mark.slow, pytest.mark.long)) for m in COSTLY if m in LEFT_OUT]
