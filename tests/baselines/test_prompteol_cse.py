@@ -12,11 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel
 from transformers.pytorch_utils import Conv1D
 
 from bench.baselines.external import HuggingFace
-from bench.encoder import Encoder
 from bench.errors import InputError
 from bench.nn.decoders import OneWordEncoder
 from bench.nn.encoder_folder import export_encoder, load_encoder
@@ -71,7 +70,8 @@ def adapted_states(module: Any, folder: Path, rows: list[list[int]], scale: floa
         a, b = (weights[f"{name}.lora_{part}.default.weight"] for part in "AB")
 
         def add(layer: Any, given: tuple[Tensor, ...], result: Tensor) -> Tensor:
-            return result + scale * dropout(given[0], rate) @ a.T @ b.T
+            change: Tensor = dropout(given[0], rate) @ a.T @ b.T
+            return result + scale * change
 
         return add
 
@@ -193,7 +193,6 @@ def test_trained_vectors_are_those_of_the_prompt(folders: dict[str, Path], tmp_p
         "prompteol_cse", folders["gpt2"], tmp_path, lora_rank=4, lora_dropout=0.1, chunk=16, lr=1e-2
     )
     encoder: Any = trained.encoder()
-    assert isinstance(encoder, Encoder)
     before = OneWordEncoder(folders["gpt2"])
     assert encoder.token_ids(SENTENCES) == before.token_ids(SENTENCES)
     assert np.abs(encoder.encode(SENTENCES) - before.encode(SENTENCES)).max() > 1e-3
@@ -245,13 +244,32 @@ def test_the_plan_takes_a_decoder_without_own_dropout(cli: Cli, folders: dict[st
     assert "both views of a sentence are equal" in error
     error = refusal(cli, *line, "--methods", "prompteol_cse")
     assert "lora_rank=64 is more than any of its matrices has" in error
+    code, _, err = cli(*line, "--methods", "all")
+    left = next(text for text in err.splitlines() if "lora_rank=64 is more" in text)
+    assert (code, "prompteol_cse" in left) == (0, True)
+
+
+def test_a_rate_of_the_card_needs_no_note(cli: Cli, folders: dict[str, Path]) -> None:
+    line = (
+        "run",
+        "--seeds",
+        "1",
+        "--suite",
+        "toy",
+        "--backbone",
+        str(folders["gpt2"]),
+        "--dry-run",
+        "--methods",
+    )
+    code, _, err = cli(*line, "prompteol_cse[lora_rank=4]")
+    assert (code, "suits all weights" in err) == (0, False)
+    code, _, err = cli(*line, "prompteol_cse[lora_rank=4,lr=1e-4]")
+    assert (code, "suits all weights" in err) == (0, True)
+    assert (
+        cli(*line, "prompteol_cse[lora_rank=0,dropout=0.1]")[0] == 0
+    )  # the card's lora_dropout has no effect
 
 
 def test_the_template_needs_room(folders: dict[str, Path]) -> None:
     with pytest.raises(InputError, match="the template exceed"):
         objective_of("prompteol_cse", folders["llama"], max_length=120, lora_rank=2)
-
-
-def test_the_tokenizer_of_the_rows_is_a_copy(folders: dict[str, Path]) -> None:
-    made, _, _ = objective_of("prompteol_cse", folders["gpt2"], lora_rank=2)
-    assert made.reader.tokenizer is not AutoTokenizer.from_pretrained(folders["gpt2"])
