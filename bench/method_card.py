@@ -88,7 +88,7 @@ FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
 EMBEDDINGS, POSITIONS = "embeddings", "position ids"
 POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, MLM_TRANSFORM = "masked LM", "masked-LM head", "masked-LM transform"
-DROPOUT = "dropout"
+DROPOUT, CAUSAL = "dropout", "causal"
 PADDING, IDS_ALONE = "padding", "ids alone"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
@@ -103,6 +103,7 @@ NEEDS = {
     MLM_TRANSFORM: "a masked-LM head of more than one linear layer",
     MASK_TOKEN: "a mask token",
     DROPOUT: "dropout in its layers",
+    CAUSAL: "a causal decoder, such as GPT-2 or Llama",
     PADDING: "states that masked padding doesn't change",
     IDS_ALONE: "states of each token from token ids alone",
 }
