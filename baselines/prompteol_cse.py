@@ -188,7 +188,7 @@ class SupPromptEolCse(OneWordTraining, TrainedOnPairs):
         name="sup_prompteol_cse",
         printed="Supervised PromptEOL-CSE",
         family="supervised",
-        adds="a causal model, read by a one-word prompt, with LoRA adapters; labelled pairs for dropout views",
+        adds="a causal model, read by a one-word prompt, with LoRA adapters; labelled pairs",
         tags=("labelled pairs", "prompts"),
         passes=9.0,
         kind=SUPERVISED,
