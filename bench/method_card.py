@@ -90,6 +90,7 @@ POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, MLM_TRANSFORM = "masked LM", "masked-LM head", "masked-LM transform"
 DROPOUT = "dropout"
 PADDING, IDS_ALONE = "padding", "ids alone"
+DECODER = "decoder"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
     LAYERS: "transformer layers that can be called one by one",
@@ -105,6 +106,7 @@ NEEDS = {
     DROPOUT: "dropout in its layers",
     PADDING: "states that masked padding doesn't change",
     IDS_ALONE: "states of each token from token ids alone",
+    DECODER: "a causal decoder",
 }
 """Requirements that a method may have for a transformer, in words."""
 
@@ -192,6 +194,11 @@ class MethodCard:
         """Return whether ``--methods`` accepts its bare name, without a path or other methods."""
         member = self.defaults.get(self.short_option or "")
         return not self.takes_path and (not self.takes_methods or bool(member))
+
+    @property
+    def needs_decoder(self) -> bool:
+        """Return whether it works on causal decoders alone, which profiles of encoders lack."""
+        return Need(DECODER) in self.needs
 
     @property
     def defaults(self) -> dict[str, OptionValue]:
