@@ -234,10 +234,9 @@ class LLM2Vec:
         text, specs = str(options["text"]), list[StageSpec]()
         for role in STAGES[str(options["stages"])]:
             settings, earlier = tuple(sorted(configs[role].items())), tuple(spec.role for spec in specs)
-            spec = StageSpec(
-                role, f"llm2vec_{role}", self.card.version, settings, trains[role], inputs=earlier
-            )
-            specs.append(replace(spec, text=str(options["text"])))
+            kind, version = f"llm2vec_{role}", self.card.version
+            spec = StageSpec(role, kind, version, settings, trains[role], inputs=earlier, text=text)
+            specs.append(spec)
         return tuple(specs)
 
     def build(self, context: BuildContext) -> Encoder:
