@@ -19,7 +19,6 @@ from transformers import AutoModelForCausalLM
 from bench.errors import InputError
 from bench.nn.architecture import set_padding_token
 from bench.nn.backbone import load_backbone, load_folder, silence_libraries, transformer_layers
-from bench.nn.folder_facts import list_model_types
 from bench.nn.untrusted_folder import check_weights
 
 _TOKENS = 6  # of the probe's rows; the last one changes, or is padding
@@ -43,12 +42,6 @@ def make_bidirectional(model: Any, where: str) -> None:
         if faulty:
             layers = f"layer {faulty[0] + 1} of a {type(model).__name__}"
             raise InputError(f"{layers} {what} with bidirectional attention", where=where, expected=_EXPECTED)
-
-
-def is_bidirectional(model: Any) -> bool:
-    """Test for a decoder whose configuration turns the causal mask off."""
-    kind = getattr(model.config, "model_type", "")
-    return kind in list_model_types("causal") and getattr(model.config, "is_causal", None) is False
 
 
 def load_bidirectional(folder: Path) -> tuple[Any, Any]:

@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from bench.encoder import Encoder
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.adapter_folder import AdapterBase, copy_adapter, find_base, is_adapter, offer_bases
+from bench.nn.architecture import is_bidirectional_decoder
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import TemplateEncoder
 from bench.nn.model_metadata import format_front_matter
@@ -31,6 +32,8 @@ from bench.records.filesystem import create_folder_atomically
 
 SCHEMA = 1
 SETTINGS, TWIN = "bench.json", "twin.json"
+BIDIRECTIONAL = "bidirectional"
+"""Value of ``attention`` in bench.json: a decoder's, whose config.json turns the causal mask off."""
 TOLERANCE = 1e-6  # of the largest component, or of 1
 _POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask", "last", "weighted_mean")
 _FIRST_LAYERS = ("embedding", "layer1")
@@ -73,6 +76,10 @@ vectors = encoder.encode(["A sentence.", "Another one."])
 ```
 
 {why}
+"""
+_BOTH_WAYS = """
+The model is a decoder whose attention is bidirectional (`is_causal: false` in config.json). Load it with
+transformers 5: older releases may ignore the setting.
 """
 _SUM = (
     "The vector of a sentence is the sum of those of its parts, {terms}; each part is "
@@ -179,6 +186,11 @@ def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
     return parts
 
 
+def _list_transformers(encoder: Encoder) -> list[TransformerEncoder]:
+    parts = map(_strip_prompts, _exportable_parts(encoder))
+    return [part for part in parts if isinstance(part, TransformerEncoder)]
+
+
 def _strip_prompts(part: Encoder) -> Any:
     """Return the encoder that reads sentences with their prompts."""
     return part.base if isinstance(part, PrefixedEncoder) else part
@@ -242,6 +254,8 @@ def _write_part(part: Encoder, folder: Path, *, adapter: bool) -> None:
         "max_length": encoder.max_length,
         "dim": encoder.dim,
     }
+    if is_bidirectional_decoder(encoder.model.config):
+        settings["attention"] = BIDIRECTIONAL
     if isinstance(part, PrefixedEncoder):
         settings["prompts"] = part.used
     _write_json(folder / SETTINGS, settings)
@@ -319,6 +333,8 @@ def _format_readme(
     else:
         why = _SEES_PADDING if _strip_prompts(encoder).pooling in _MODES else _PLAIN
         library, loading = "transformers", _WITH_BENCH.format(why=why)
+    if any(is_bidirectional_decoder(part.model.config) for part in _list_transformers(encoder)):
+        loading += _BOTH_WAYS
     matter = format_front_matter(about)
     if bases:
         lines = "".join(f"- {base.name}, sha256 {base.sha256}\n" for base in bases)
@@ -344,7 +360,8 @@ def _load_part(folder: Path, device: str) -> Encoder:
 def _load_transformer(folder: Path, device: str) -> Encoder:
     file = folder / SETTINGS
     types = {"pooling": str, "first_layer": str, "template": str | None, "max_length": int, "dim": int}
-    values = _read_settings(file, types, kind="transformer", optional={"prompts": dict})
+    optional = {"prompts": dict, "attention": str}
+    values = _read_settings(file, types, kind="transformer", optional=optional)
     for name, choices in (("pooling", _POOLINGS), ("first_layer", _FIRST_LAYERS)):
         if values[name] not in choices:
             raise _damage_error(file, f"{name} {values[name]!r}", f"one of {', '.join(choices)}")
@@ -364,6 +381,12 @@ def _load_transformer(folder: Path, device: str) -> Encoder:
         actual = getattr(encoder, name)
         if actual != values[name]:
             raise _damage_error(file, f"{name} {values[name]}", f"{actual}, as model and tokenizer say")
+    attention = values.get("attention", BIDIRECTIONAL)
+    if attention != BIDIRECTIONAL or (
+        "attention" in values and not is_bidirectional_decoder(encoder.model.config)
+    ):
+        expected = f"{BIDIRECTIONAL}, with is_causal: false in config.json"
+        raise _damage_error(file, f"attention {attention!r}", expected)
     encoder.facts["pooling_from"] = SETTINGS
     prompts = values.get("prompts")
     if prompts is None:
