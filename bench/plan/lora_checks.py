@@ -75,6 +75,8 @@ def _check_settings(part: Cell, settings: LoraSettings) -> None:
 def describe_rates(cells: Iterable[Cell]) -> Iterator[str]:
     """Yield a note for each row that trains adapters at a rate for all weights."""
     for method, cell in {cell.method: cell for cell in cells}.items():
+        if cell.card.defaults.get("lora_rank"):  # a method of adapters, whose rates are for them
+            continue
         low = []
         for role, owner, stage in cell.named_stages:
             config = dict(stage.spec.config)
