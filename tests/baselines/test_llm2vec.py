@@ -31,7 +31,7 @@ from tests.support.cli import Cli
 from tests.support.steps import gradients_of, nce_by_loops, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, stage_context, stages_of
 
-BEGINS = {"bos_token": "<s>"}
+BEGINS: dict[str, Any] = {"bos_token": "<s>"}
 # the files of McGill-NLP/llm2vec 312adcf; mntp/ and simcse/ are in train_configs
 RELEASED: dict[str, tuple[OptionValue, str]] = {
     # option: value, where it stands
@@ -95,11 +95,13 @@ def llama_states(model: Any, ids: list[int], adapters: Mapping[str, Tensor], sca
 
     def times(states: Tensor, name: str) -> Tensor:
         down, up = (adapters[f"{name}.lora_{part}.default.weight"] for part in "AB")
-        return states @ (weights[f"{name}.weight"] + scale * up @ down).T
+        product: Tensor = states @ (weights[f"{name}.weight"] + scale * up @ down).T
+        return product
 
     def norm(states: Tensor, name: str) -> Tensor:
         square = (states * states).mean(-1, keepdim=True) + model.config.rms_norm_eps
-        return states / square.sqrt() * weights[f"{name}.weight"]
+        normed: Tensor = states / square.sqrt() * weights[f"{name}.weight"]
+        return normed
 
     heads, size = model.config.num_attention_heads, model.config.head_dim
     angles = torch.arange(len(ids))[:, None].float() * model.rotary_emb.inv_freq.float()
@@ -108,7 +110,7 @@ def llama_states(model: Any, ids: list[int], adapters: Mapping[str, Tensor], sca
     for number in range(model.config.num_hidden_layers):
         layer = f"layers.{number}"
         x = norm(h, f"{layer}.input_layernorm")
-        q, k, v = (times(x, f"{layer}.self_attn.{part}_proj").split(size, 1) for part in "qkv")
+        q, k, v = (torch.split(times(x, f"{layer}.self_attn.{part}_proj"), size, 1) for part in "qkv")
         contexts = []
         for head in range(heads):
             turned = []
@@ -143,7 +145,7 @@ def made_step(llama: Path, **changes: OptionValue) -> tuple[Any, list[list[int]]
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("masking", ["bert", "all"])
 def test_a_step_of_masked_next_token_prediction_is_the_transcription(llama: Path, masking: str) -> None:
-    changes = {"stages": "mntp", "mntp.mask_share": 0.4, "mntp.masking": masking}
+    changes: dict[str, OptionValue] = {"stages": "mntp", "mntp.mask_share": 0.4, "mntp.masking": masking}
     made, rows, tokenizer, adapters = made_step(llama, **changes)
     blank = tokenizer.convert_tokens_to_ids("_")
     masks = generator(1, "mask/mntp")
@@ -186,7 +188,7 @@ def test_a_step_of_simcse_is_the_transcription(llama: Path) -> None:
 
 def test_views_differ_by_attention_dropout(llama: Path) -> None:
     """Llama has no other place for it; without both kinds of dropout the views are one."""
-    quiet = {"lora_dropout": 0.0, "stages": "simcse"}
+    quiet: dict[str, OptionValue] = {"lora_dropout": 0.0, "stages": "simcse"}
     made, rows, _ = objective_of("llm2vec", llama, SENTENCES, dropout=0.3, **quiet)
     assert {layer.self_attn.attention_dropout for layer in made.encoder.layers} == {0.3}
     first, second = made.views(made.prepare(rows))
@@ -200,7 +202,8 @@ def test_masks_spare_special_tokens_and_a_first_token_predicts_nothing(tmp_path:
     """GPT-2's rows begin with a word: it may be masked, but no state stands before it."""
     gpt2 = tiny("gpt2", tmp_path / "gpt2")
     for folder, first in ((llama, 0), (gpt2, None)):
-        changes = {"stages": "mntp", "mntp.mask_share": 1.0, "mntp.masking": "all", "mntp.max_length": 20}
+        changes: dict[str, OptionValue] = {"stages": "mntp", "mntp.max_length": 20}
+        changes |= {"mntp.mask_share": 1.0, "mntp.masking": "all"}
         made, rows, tokenizer = objective_of("llm2vec", folder, SENTENCES, **changes)
         blank = tokenizer.convert_tokens_to_ids("_")
         prepared = made.prepare([*rows, []])
