@@ -168,7 +168,7 @@ def _check_members(part: Cell) -> None:
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
     """Refuse sentences with more words than the backbone has positions, where a stage reads them whole."""
-    for _, owner, stage in cell.named_stages:
+    for role, owner, stage in cell.named_stages:
         if owner.model is None or not _is_transformer(owner.model):
             continue
         length, most = dict(stage.spec.config).get("max_length"), read_backbone_facts(owner.model).positions
@@ -179,7 +179,8 @@ def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
         if long is not None:
             what = f"{cell.describe()} trains on up to {length} tokens of a sentence, {owner.model.name} has "
             what += f"positions for {most}, and sentence {long} of the text is longer"
-            hint = f"give max_length={most}, such as --set {cell.card.name}.max_length={most}"
+            option = f"{role}.max_length" if f"{role}.max_length" in cell.card.defaults else "max_length"
+            hint = f"give max_length={most}, such as --set {cell.card.name}.{option}={most}"
             raise InputError(what, where="--backbone", hint=hint)
 
 
