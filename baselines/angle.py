@@ -75,7 +75,9 @@ class AnglE(TrainedOnPairs):
     card = MethodCard(
         name="angle",
         printed="AnglE",
-        family="contrastive",
+        family="supervised",
+        adds="labelled triplets, and a loss on the angles of vectors read as complex numbers",
+        cites=("li-li-2024-aoe",),
         tags=("labelled pairs", "angles"),
         passes=9.0,
         kind=SUPERVISED,

@@ -113,6 +113,8 @@ class ArcCSE(TrainedOnce):
         name="arccse",
         printed="ArcCSE",
         family="contrastive",
+        adds="an angular margin on the positive; a small masked span must stay closer than a large one",
+        cites=("zhang-etal-2022-contrastive",),
         tags=("dropout views", "angular margin", "masked spans"),
         passes=12.0,
         kind="baseline",

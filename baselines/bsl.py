@@ -24,6 +24,8 @@ class BSL(TrainedOnce):
         name="bsl",
         printed="BSL",
         family="non-contrastive",
+        instead="no negatives; a predictor matches a moving-average encoder's vector of the translation",
+        cites=("zhang-etal-2021-bootstrapped",),
         tags=("target network",),
         passes=8.2,
         kind="baseline",

@@ -74,7 +74,12 @@ class Compressed:
 
     card = MethodCard(
         name="compressed",
-        family="post-processing",
+        family="any-encoder",
+        instead="no training of its own; another method's vectors with fewer dimensions or bits",
+        cites=(
+            "kusupati-etal-2022-matryoshka",
+            "shakir-etal-2024-binary",
+        ),
         tags=("compressed vectors",),
         kind="baseline",
         summary="compressed:X, the vectors of any method X in fewer dimensions, or as int8 or bits",

@@ -90,6 +90,8 @@ class Crop(TrainedOnce):
         name="crop",
         printed="Cropping",
         family="contrastive",
+        adds="two random spans of a text as its views (dropout stays on); mean pooling, no head",
+        cites=("gonzalez-marquez-etal-2025-cropping",),
         tags=("spans",),
         passes=6.0,
         kind="baseline",

@@ -161,6 +161,8 @@ class DCLR(TrainedOnce):
         name="dclr",
         printed="DCLR",
         family="contrastive",
+        adds="noise that gradient ascent makes hard, as further negatives; likely false negatives weigh 0",
+        cites=("zhou-etal-2022-debiased",),
         tags=("dropout views", "noise negatives"),
         passes=7.0,
         kind="baseline",

@@ -121,14 +121,16 @@ class DenoSent(PromptedMethod):
     card = MethodCard(
         name="denosent",
         printed="DenoSent",
-        family="contrastive",
+        family="denoising",
+        adds="a decoder that restores a heavily noised sentence from its translation's vector; a template",
+        cites=("wang-etal-2024-denosent",),
         tags=("prompts", "decoder"),
         passes=12.6,
         kind="baseline",
         summary="DenoSent: InfoNCE, and a decoder that restores a heavily noised sentence from a vector",
         version=1,
-        paper="Wang, Li, He, Sun, Qiu 2024, DenoSent: A Denoising Objective for Self-Supervised Sentence "
-        "Representation Learning, AAAI",
+        paper="Wang, He, Wang, Zhou, Sun, Qiu 2024, DenoSent: A Denoising Objective for Self-Supervised "
+        "Sentence Representation Learning, AAAI",
         code="xinghaow99/DenoSent 35d05f5, which holds the paper too",
         equations=(
             "x, y: a sentence and its round-trip translation, in the template; h: last state of the mask",

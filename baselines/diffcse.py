@@ -201,6 +201,8 @@ class DiffCSE(TrainedOnce):
         name="diffcse",
         printed="DiffCSE",
         family="contrastive",
+        adds="a discriminator that finds, with the sentence vector's help, words that a masked LM replaced",
+        cites=("chuang-etal-2022-diffcse",),
         tags=("dropout views", "replaced tokens"),
         passes=13.6,
         kind="baseline",

@@ -15,6 +15,9 @@ class Echo:
 
     card = MethodCard(
         name="echo",
+        family="decoders",
+        instead="no training; a causal model reads the sentence twice; states of the second time",
+        cites=("springer-etal-2025-repetition",),
         kind="external",
         summary="echo:PATH[:avg|last], a causal model that reads each sentence twice, untrained",
         version=1,

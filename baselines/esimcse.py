@@ -99,6 +99,8 @@ class ESimCSE(TrainedOnce):
         name="esimcse",
         printed="ESimCSE",
         family="contrastive",
+        adds="positives of other lengths by repeated subwords; further negatives from a momentum encoder",
+        cites=("wu-etal-2022-esimcse",),
         tags=("repeated words", "queue"),
         passes=8.6,
         kind="baseline",

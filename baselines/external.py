@@ -28,6 +28,8 @@ class HuggingFace:
 
     card = MethodCard(
         name="hf",
+        family="any-encoder",
+        instead="no training; any transformers model, by a pooling or a template",
         kind="external",
         summary="hf:PATH[:pooling], any transformers folder or cached hub name",
         version=1,
@@ -81,6 +83,8 @@ class SentenceTransformers:
 
     card = MethodCard(
         name="st",
+        family="any-encoder",
+        instead="no training; any sentence-transformers model with its own settings",
         kind="external",
         summary="st:PATH, any sentence-transformers folder with its own prompts, pooling and similarity",
         version=2,
@@ -112,6 +116,8 @@ class Exported:
 
     card = MethodCard(
         name="exported",
+        family="any-encoder",
+        instead="no training; a model that bench exported",
         kind="external",
         summary="exported:PATH, any folder that bench export wrote",
         version=1,

@@ -101,7 +101,9 @@ class InfoCSE(TrainedOnce):
     card = MethodCard(
         name="infocse",
         printed="InfoCSE",
-        family="contrastive",
+        family="denoising",
+        adds="a small network that restores masked words from lower layers and the sentence vector",
+        cites=("wu-etal-2022-infocse",),
         tags=("dropout views", "masked LM"),
         passes=8.7,
         kind="baseline",

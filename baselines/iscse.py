@@ -128,6 +128,8 @@ class ISCSE(TrainedOnce):
         name="iscse",
         printed="IS-CSE",
         family="contrastive",
+        adds="a second positive, the vector smoothed over its nearest vectors in a memory of earlier ones",
+        cites=("he-etal-2023-instance",),
         tags=("dropout views", "buffer"),
         passes=6.0,
         kind="baseline",

@@ -13,10 +13,16 @@ from bench.baselines.simcse import SimCSEObjective
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.lazy import torch
-from bench.method_card import DECODER, DROPOUT, BuildContext, MethodCard, Need, Option, OptionValue
+from bench.method_card import CAUSAL, DROPOUT, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS, OWN_POOLING, PROMPTLESS, check_train_pooling
+from bench.training.encoder_options import (
+    ENCODER_OPTIONS,
+    OWN_POOLING,
+    PROMPTLESS,
+    check_train_pooling,
+    encoder_options,
+)
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, load_trained_encoder, training_options
 
 MNTP, SIMCSE = "mntp", "simcse"
@@ -25,7 +31,7 @@ STAGES = {"none": (), MNTP: (MNTP,), SIMCSE: (SIMCSE,), "both": (MNTP, SIMCSE)}
 BLANK = "_"
 """The mask token of a tokenizer without one."""
 _ELSEWHERE = ("stages", "text", "pooling")  # no settings of a stage
-_LORA = {"lora_rank": 16, "lora_alpha": 32.0, "lora_dropout": 0.05}
+_LORA: dict[str, OptionValue] = {"lora_rank": 16, "lora_alpha": 32.0, "lora_dropout": 0.05}
 _MNTP_RATES: dict[str, OptionValue] = {"lr": 5e-5, "batch_size": 32, "max_length": 512, "dropout": 0.0}
 _SIMCSE_RATES: dict[str, OptionValue] = {"lr": 3e-5, "batch_size": 128, "max_length": 128, "dropout": 0.3}
 _COMMON: dict[str, OptionValue] = {"steps": 1000, "schedule": "constant"}
@@ -55,14 +61,12 @@ def mntp_options() -> tuple[Option, ...]:
     )
 
 
-def encoder_options() -> tuple[Option, ...]:
+def adapter_options() -> tuple[Option, ...]:
     """Return the options of all transformers with the released adapters, without which nothing is trained."""
-    options = (replace(each, default=_LORA.get(each.name, each.default)) for each in ENCODER_OPTIONS)
+    rank = "rank r of the LoRA adapters of each stage"
     return tuple(
-        replace(each, minimum=1, help="rank r of the LoRA adapters of each stage")
-        if each.name == "lora_rank"
-        else each
-        for each in options
+        replace(each, minimum=1, help=rank) if each.name == "lora_rank" else each
+        for each in encoder_options(**_LORA)
     )
 
 
@@ -174,8 +178,10 @@ class LLM2Vec:
     card = MethodCard(
         name="llm2vec",
         printed="LLM2Vec",
-        family="contrastive",
-        tags=("decoder", "dropout views", "LoRA"),
+        family="decoders",
+        adds="a causal model that attends in both directions, masked tokens to predict first, and LoRA adapters",
+        cites=("behnamghader-etal-2024-llm2vec",),
+        tags=("bidirectional attention", "masked LM", "dropout views"),
         passes=6.0,
         kind="baseline",
         summary="LLM2Vec: a decoder with bidirectional attention, masked next-token prediction, then SimCSE",
@@ -190,7 +196,7 @@ class LLM2Vec:
             "each stage: W + (alpha / r) B A for each linear module W of the layers; A and B are trained, "
             "then the sum is the next stage's W",
         ),
-        needs=(Need(DECODER), Need(DROPOUT, "stages", (SIMCSE, "both"), instead=f"stages={MNTP}")),
+        needs=(Need(CAUSAL), Need(DROPOUT, "stages", (SIMCSE, "both"), instead=f"stages={MNTP}")),
         options=(
             Option("stages", "both", "trainings; none is bidirectional attention by itself", tuple(STAGES)),
             Option("tau", 0.05, "simcse: temperature (released: scale 20)", minimum=1e-4),
@@ -198,7 +204,7 @@ class LLM2Vec:
             *mntp_options(),
             TEXT_OPTION,
             replace(POOLING_OPTION, default="avg"),
-            *encoder_options(),
+            *adapter_options(),
         ),
         deviations=(
             "float32 throughout, adapters are merged in it; released: bfloat16",

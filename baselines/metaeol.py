@@ -50,6 +50,8 @@ class MetaEol(PromptEol):
     card = replace(
         PromptEol.card,
         name="metaeol",
+        instead="no training; the mean of eight one-word prompts about different tasks",
+        cites=("lei-etal-2024-meta",),
         printed="MetaEOL",
         summary="metaeol:PATH, the mean of a causal model's one word for eight tasks, untrained",
         paper="Lei et al. 2024, Meta-Task Prompting Elicits Embeddings from Large Language Models",

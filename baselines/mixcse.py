@@ -65,6 +65,8 @@ class MixCSE(TrainedOnce):
         name="mixcse",
         printed="MixCSE",
         family="contrastive",
+        adds="hard negatives, mixtures of the positive and another sentence, without gradient",
+        cites=("zhang-etal-2022-unsupervised",),
         tags=("dropout views", "mixed negatives"),
         passes=6.0,
         kind="baseline",

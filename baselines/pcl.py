@@ -162,6 +162,8 @@ class PCL(TrainedOnce):
         name="pcl",
         printed="PCL",
         family="contrastive",
+        adds="views by shuffled, reversed, deleted and repeated subwords; a peer encoder that must agree",
+        cites=("wu-etal-2022-pcl",),
         tags=("edited views", "peers"),
         passes=60.0,
         kind="baseline",

@@ -30,7 +30,7 @@ _PAPER = (
 )
 
 
-def _make_card(name: str, printed: str, summary: str, template: str) -> MethodCard:
+def _make_card(name: str, printed: str, summary: str, instead: str, template: str) -> MethodCard:
     card = PromptEol.card
     prompt = template.replace("{sentence}", "s")
     return replace(
@@ -38,6 +38,8 @@ def _make_card(name: str, printed: str, summary: str, template: str) -> MethodCa
         name=name,
         printed=printed,
         summary=summary,
+        instead=f"no training; a one-word prompt {instead}",
+        cites=("zhang-etal-2024-simple",),
         paper=_PAPER,
         code="ZBWpro/PretCoTandKE ad3a799 settings.py, evaluation.py",
         equations=(
@@ -75,6 +77,7 @@ class PretendedCot(LeadIn):
         "pretended_cot",
         "Pretended CoT",
         "pretended_cot:PATH, prompteol after 'After thinking step by step', untrained",
+        "that begins with 'After thinking step by step'",
         PRETENDED_COT,
     )
 
@@ -87,5 +90,6 @@ class KnowledgeEnhancement(LeadIn):
         "knowledge_enhancement",
         "Knowledge Enhancement",
         "knowledge_enhancement:PATH, prompteol after a hint that subjects and actions matter, untrained",
+        "after a hint that subjects and actions matter",
         KNOWLEDGE,
     )

@@ -73,10 +73,14 @@ def train_prompted(
     tower: tuple[Any, Any],
     dev: Encoder,
     objective: Callable[[Any], training.Objective],
+    *,
+    pooling: str = "cls",
 ) -> dict[str, Any]:
     """Train on (sentence number, token row) pairs; ``dev`` reads the dev set with the same tower."""
     scored = replace(context, dev_score=lambda _: context.dev_score(dev))
-    return training.train_towers(scored, [tower], lambda model, _: objective(model), numbered=True)
+    return training.train_towers(
+        scored, [tower], lambda model, _: objective(model), numbered=True, pooling=pooling
+    )
 
 
 def check_template_room(max_length: int, room: int) -> None:
@@ -241,7 +245,9 @@ class PromptBERT(TrainedOnce):
     card = MethodCard(
         name="promptbert",
         printed="PromptBERT",
-        family="contrastive",
+        family="prompts",
+        adds="the mask token's state in place of [CLS]; two templates as views, less the template's own part",
+        cites=("jiang-etal-2022-promptbert",),
         tags=("prompts",),
         passes=7.8,
         kind="baseline",

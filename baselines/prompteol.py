@@ -32,6 +32,9 @@ class PromptEol:
 
     card = MethodCard(
         name="prompteol",
+        family="decoders",
+        instead="no training; a causal model's state where it would say the meaning in one word",
+        cites=("jiang-etal-2024-scaling",),
         kind="external",
         summary="prompteol:PATH, a causal model asked for a sentence's meaning in one word, untrained",
         version=1,

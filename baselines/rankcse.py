@@ -155,6 +155,8 @@ class RankCSE(TrainedOnce):
         name="rankcse",
         printed="RankCSE",
         family="contrastive",
+        adds="the ranking of a batch's sentences, learned from frozen teachers; both views must rank alike",
+        cites=("liu-etal-2023-rankcse",),
         tags=("dropout views", "teachers", "ranking"),
         passes=8.0,
         kind="baseline",

@@ -50,6 +50,8 @@ class Released:
 
     card = MethodCard(
         name="released",
+        family="any-encoder",
+        instead="no training; the checkpoint that a method's authors published",
         kind="external",
         summary="released:NAME, a checkpoint that its authors published; reports show their figures too",
         version=1,

@@ -121,6 +121,10 @@ class SimCSE(TrainedOnce):
         name="simcse",
         printed="SimCSE",
         family="contrastive",
+        cites=(
+            "gao-etal-2021-simcse",
+            "wu-etal-2022-smoothed",
+        ),
         tags=("dropout views",),
         passes=6.0,
         kind="baseline",

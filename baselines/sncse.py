@@ -96,7 +96,9 @@ class SNCSE(PromptedMethod):
     card = MethodCard(
         name="sncse",
         printed="SNCSE",
-        family="contrastive",
+        family="prompts",
+        adds="the mask token's state in a template; the negated sentence stays a little less alike",
+        cites=("wang-dou-2023-sncse",),
         tags=("prompts", "negated sentences"),
         passes=9.0,
         kind="baseline",

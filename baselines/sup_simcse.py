@@ -58,7 +58,9 @@ class SupSimCSE(TrainedOnPairs):
     card = MethodCard(
         name="sup_simcse",
         printed="Supervised SimCSE",
-        family="contrastive",
+        family="supervised",
+        adds="labelled positives and hard negatives in place of dropout views; the head is kept",
+        cites=("gao-etal-2021-simcse",),
         tags=("labelled pairs",),
         passes=9.0,
         kind=SUPERVISED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench import nn
+from bench.baselines.metaeol import PROMPTS
 from bench.baselines.pretended_cot import KNOWLEDGE, OUTPUT_LAYER, PRETENDED_COT
 from bench.baselines.prompteol import FORM, PROMPT_DEVIATIONS, RELEASED_FORM, PromptEol
 from bench.encoder import Encoder
@@ -13,9 +14,10 @@ from bench.method_card import BuildContext, Option
 from bench.registry import add_method
 
 _PROMPTS = {
-    "prompteol": str(PromptEol.card.defaults["template"]),
-    "pretended_cot": PRETENDED_COT,
-    "knowledge_enhancement": KNOWLEDGE,
+    "prompteol": (str(PromptEol.card.defaults["template"]),),
+    "pretended_cot": (PRETENDED_COT,),
+    "knowledge_enhancement": (KNOWLEDGE,),
+    "metaeol": PROMPTS,
 }
 
 
@@ -26,6 +28,8 @@ class TokenPrepending(PromptEol):
     card = replace(
         PromptEol.card,
         name="token_prepending",
+        instead="no training; a one-word prompt; its last state is put before the sentence, layer by layer",
+        cites=("fu-etal-2025-token",),
         printed="Token Prepending",
         summary="token_prepending:PATH, a prompt with its last state put before the sentence, untrained",
         paper="Fu et al. 2025, Token Prepending: A Training-Free Approach for Eliciting Better Sentence "
@@ -35,7 +39,7 @@ class TokenPrepending(PromptEol):
             'x = This sentence : <PST> "s" means in one word:"',
             "<PST> starts as a vector of N(0, I); before each layer l, start <= l < end: h_PST = h_n, n the "
             "last token of x",
-            "v_s = h_n of the layer output_layer",
+            "v_s = h_n of the layer output_layer; prompt=metaeol: the mean over its eight prompts",
             RELEASED_FORM,
         ),
         options=(
@@ -52,7 +56,7 @@ class TokenPrepending(PromptEol):
         ),
         deviations=(
             *PROMPT_DEVIATIONS,
-            "released: MetaEOL's prompts too, and layer 27 of 32 for Llama-2-7B (output_layer=-6)",
+            "released: layer 27 of 32 for Llama-2-7B with prompteol's prompt (output_layer=-6)",
             "the placeholder's vector is drawn from the run's seed; released: from torch's state, "
             "unseeded on the CPU",
         ),
@@ -64,10 +68,10 @@ class TokenPrepending(PromptEol):
         if context.model is None or context.seed is None:
             raise BenchError("no model folder or seed was given")
         options = context.options
-        template = _PROMPTS[str(options["prompt"])].replace('"{', '<PST> "{')
+        prompts = _PROMPTS[str(options["prompt"])]
         return nn.PrependedEncoder(
             context.model,
-            template,
+            [prompt.replace('"{', '<PST> "{') for prompt in prompts],
             start=int(options["start"]),
             end=int(options["end"]),
             seed=context.seed,

@@ -49,6 +49,11 @@ class Untrained:
     card = MethodCard(
         name="untrained",
         family="untrained",
+        instead="no training; the pretrained model's own states, by any pooling",
+        cites=(
+            "gao-etal-2021-simcse",
+            "li-etal-2020-sentence",
+        ),
         kind="baseline",
         summary="the backbone without training, any pooling",
         version=1,

@@ -131,6 +131,8 @@ class VaSCL(TrainedOnce):
         name="vascl",
         printed="VaSCL",
         family="contrastive",
+        adds="a virtual view, the vector moved to where its neighbours in the batch confuse it most",
+        cites=("zhang-etal-2022-virtual",),
         tags=("dropout views", "adversarial noise"),
         passes=6.0,
         kind="baseline",

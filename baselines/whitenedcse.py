@@ -84,6 +84,8 @@ class WhitenedCSE(TrainedOnce):
         name="whitenedcse",
         printed="WhitenedCSE",
         family="contrastive",
+        adds="vectors whitened in random groups of dimensions before the head; a second positive",
+        cites=("zhuo-etal-2023-whitenedcse",),
         tags=("dropout views", "whitening"),
         passes=9.0,
         kind="baseline",

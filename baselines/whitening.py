@@ -153,7 +153,9 @@ class Whitening:
 
     card = MethodCard(
         name="whitening",
-        family="post-processing",
+        family="untrained",
+        instead="no training; mean vectors, transformed to equal variance in every direction",
+        cites=("su-etal-2021-whitening",),
         tags=("whitening",),
         kind="baseline",
         summary="the backbone's mean vectors, whitened on the task's sentences or on the training text",

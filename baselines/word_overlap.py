@@ -43,6 +43,8 @@ class WordOverlap:
         name="word_overlap",
         printed="Word overlap",
         family="untrained",
+        instead="no network; the words that two sentences share",
+        cites=("agirre-etal-2012-semeval",),
         kind="baseline",
         summary="cosine of binary word vectors, without a network",
         version=1,

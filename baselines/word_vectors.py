@@ -178,6 +178,9 @@ class Vectors:
 
     card = MethodCard(
         name="vectors",
+        family="any-encoder",
+        instead="no training; word vectors from a file, averaged, or weighted by rarity",
+        cites=("arora-etal-2017-simple",),
         kind="external",
         summary="vectors:FILE[:avg|sif], word vectors as text (word2vec, GloVe; also .gz, .xz)",
         version=1,

@@ -88,9 +88,8 @@ FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
 EMBEDDINGS, POSITIONS = "embeddings", "position ids"
 POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, MLM_TRANSFORM = "masked LM", "masked-LM head", "masked-LM transform"
-DROPOUT = "dropout"
+DROPOUT, CAUSAL = "dropout", "causal"
 PADDING, IDS_ALONE = "padding", "ids alone"
-DECODER = "decoder"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
     LAYERS: "transformer layers that can be called one by one",
@@ -104,11 +103,24 @@ NEEDS = {
     MLM_TRANSFORM: "a masked-LM head of more than one linear layer",
     MASK_TOKEN: "a mask token",
     DROPOUT: "dropout in its layers",
+    CAUSAL: "a causal decoder, such as GPT-2 or Llama",
     PADDING: "states that masked padding doesn't change",
     IDS_ALONE: "states of each token from token ids alone",
-    DECODER: "a causal decoder",
 }
 """Requirements that a method may have for a transformer, in words."""
+FAMILIES = {
+    "untrained": "no training of an encoder",
+    "contrastive": "views of a sentence against other sentences",
+    "non-contrastive": "views of a sentence alike, without negatives",
+    "denoising": "a damaged sentence, restored with the help of its vector",
+    "prompts": "the state of a mask token in a template",
+    "ensembles": "sums of several encoders' vectors",
+    "distilled": "one model that learned another's vectors",
+    "decoders": "causal language models as encoders",
+    "supervised": "training on labelled pairs",
+    "any-encoder": "models and files that you name, and any method's vectors made smaller",
+}
+"""Families of methods in the order of `bench list methods`, in words."""
 
 
 @dataclass(frozen=True)
@@ -142,12 +154,14 @@ class MethodCard:
 
     Args: name: Registered name, the field's standard term. kind: "baseline", "method", "external" or
     "supervised" (it learns from labelled pairs). summary: One line. printed: Name as the papers print it,
-    such as "SimCSE"; "" for the registered one. family: "contrastive", "non-contrastive", "distilled",
-    "ensemble", "post-processing", "untrained"; "" for external models. tags: Its components, as short terms
-    of the field. passes: Cost of a training step of the stage of its name per sentence, in forward passes of
-    the backbone (a backward pass is 2); 0 if unknown. version: Raised whenever the method's numbers change;
-    part of every cell's key. paper: Citation of the paper, or "". code: Reference implementation that was
-    read, or "". equations: The computation, one line each. options: Settings with defaults. deviations:
+    such as "SimCSE"; "" for the registered one. family: One of FAMILIES, the one in which a reader looks for
+    it; "" for a plug-in's own. adds: What it adds to SimCSE, in words for a reader who knows only SimCSE.
+    instead: What stands in SimCSE's place, for a method that isn't built on it. cites: Its sources, its own
+    paper first: keys of ``bench/data/sources.bib``, or whole BibTeX entries. tags: Its components, as short
+    terms of the field. passes: Cost of a training step of the stage of its name per sentence, in forward
+    passes of the backbone (a backward pass is 2); 0 if unknown. version: Raised whenever the method's numbers
+    change; part of every cell's key. paper: Citation of the paper, or "". code: Reference implementation that
+    was read, or "". equations: The computation, one line each. options: Settings with defaults. deviations:
     Differences from the paper or the released code, one line each. deterministic: True without a seed: the
     method runs once. needs_backbone: True if it starts from the profile's backbone. takes_path: True for
     ``NAME:PATH`` methods, which bring their own model folder. takes_file: True if that model is a file of
@@ -168,6 +182,9 @@ class MethodCard:
     version: int
     printed: str = ""
     family: str = ""
+    adds: str = ""
+    instead: str = ""
+    cites: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     passes: float = 0.0
     paper: str = ""
@@ -198,7 +215,7 @@ class MethodCard:
     @property
     def needs_decoder(self) -> bool:
         """Return whether it works on causal decoders alone, which profiles of encoders lack."""
-        return Need(DECODER) in self.needs
+        return any(need.what == CAUSAL for need in self.needs)
 
     @property
     def defaults(self) -> dict[str, OptionValue]:
@@ -262,8 +279,9 @@ _TEXTS = dict.fromkeys(("what", "option", "of", "instead"), is_text)
 _NEED = Block({**_TEXTS, "values": ListOf(is_option_value), "unless": is_boolean})
 _CARD = Block(
     {
-        **dict.fromkeys(("kind", "summary", "printed", "family", "paper", "code"), is_text),
-        **dict.fromkeys(("tags", "equations", "deviations", "auxiliaries"), ListOf(is_text)),
+        **dict.fromkeys(("kind", "summary", "printed", "family", "adds", "instead"), is_text),
+        **dict.fromkeys(("paper", "code"), is_text),
+        **dict.fromkeys(("tags", "equations", "deviations", "auxiliaries", "cites"), ListOf(is_text)),
         "passes": is_number,
         **dict.fromkeys(("deterministic", "needs_backbone", "takes_path", "takes_file"), is_boolean),
         **dict.fromkeys(("named_rows", "takes_methods", "padding_matters", "scores_pairs"), is_boolean),
@@ -288,6 +306,10 @@ def check_card(method: object) -> None:
             expected="the type that bench.method_card documents",
         )
     check_name(card, name)
+    if card.family and card.family not in FAMILIES:
+        raise not_one_of(f"the card of {name} has the family '{card.family}'", card.family, FAMILIES)
+    if card.adds and card.instead:
+        raise InputError(f"the card of {name} has both adds and instead", expected="one of them, or none")
     for need in card.needs:
         if need.what not in NEEDS:
             raise not_one_of(f"the card of {name} needs '{need.what}'", need.what, NEEDS)

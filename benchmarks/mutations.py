@@ -589,4 +589,50 @@ REACHED = (
     ),
 )
 """Errors that only the cased text reaches, or only the course of a training shows on another CPU."""
+_ONE_WORD = "baselines/prompteol_cse.py"
+PROMPTED = (
+    Mutation(
+        "one_word_views_of_the_first_token",
+        "pooling",
+        _ONE_WORD,
+        'training.batch_states(self.encoder, prepared, "last")',
+        'training.batch_states(self.encoder, prepared, "cls")',
+    ),
+    Mutation(
+        "one_word_rows_are_not_cut",
+        "length",
+        _ONE_WORD,
+        "[self.reader.keep_first_tokens(text, self.longest) for text in texts]",
+        "texts",
+    ),
+    Mutation(
+        "one_word_training_adds_a_full_stop",
+        "text",
+        _ONE_WORD,
+        'stopped = context.config["form"] == "stopped"',
+        'stopped = context.config["form"] != "paper"',
+    ),
+    Mutation(
+        "one_word_negatives_are_left_out",
+        "loss",
+        _ONE_WORD,
+        "hard[0] if hard else None",
+        "None",
+    ),
+    Mutation(
+        "one_word_inference_adds_no_full_stop",
+        "text",
+        _ONE_WORD,
+        'form = "paper" if options["form"] == "paper" else "released"',
+        'form = "paper"',
+    ),
+    Mutation(
+        "lora_alpha_is_not_divided_by_the_rank",
+        "adapters",
+        "bench/nn/lora.py",
+        '"lora_alpha": settings.alpha',
+        '"lora_alpha": settings.alpha * settings.rank',
+    ),
+)
+"""Errors in trained one-word prompts, which test_prompteol_cse.py finds: the reference has no decoder."""
 MUTATIONS = (*SCORING, *ENCODING, *DRAWS, *LOSS, *TRAINING, *REACHED)

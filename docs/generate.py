@@ -12,10 +12,11 @@ from page_tables import RESULTS
 from rows import markdown_table
 
 from bench.config import profiles
+from bench.data.bibliography import find_entries
 from bench.data.published_tables import PublishedRow, published_rows
 from bench.data.suites import SUITES
 from bench.errors import InputError
-from bench.method_card import Method, MethodCard, Option, OptionValue
+from bench.method_card import FAMILIES, Method, MethodCard, Option, OptionValue
 from bench.plan.cell_expansion import profile_options
 from bench.records.store import ResultStore
 from bench.registry import discover
@@ -25,12 +26,6 @@ from bench.reports.campaign import make_campaign
 from bench.reports.figures.suite_plots import suite_figures
 from bench.reports.tables.published_figures import Footnotes, merge_lines, quote_row
 
-KINDS = {
-    "method": "Methods of the papers",
-    "baseline": "Baselines",
-    "supervised": "Supervised",
-    "external": "Encoders from elsewhere",
-}
 PUBLISHED = ("sts7", "transfer7")
 """Suites whose printed figures stand on a method's page."""
 
@@ -49,15 +44,17 @@ def own_methods() -> list[Method]:
 
 
 def index_page(cards: Sequence[MethodCard]) -> str:
-    """The list of methods by kind."""
+    """The list of methods by family."""
     parts = [
         "# All methods\n\nPick a method here; its page has equations, options, defaults for every backbone, "
         "what differs from the paper, and the figures that papers print. `bench show NAME` prints the same "
         "card. How to name a method with its options stands in [Choosing methods](../choosing.md).\n"
     ]
-    for kind, title in KINDS.items():
-        rows = [(f"[`{card.name}`]({card.name}.md)", card.summary) for card in cards if card.kind == kind]
-        parts.append(f"## {title}\n\n{markdown_table(('`--methods`', 'what it is'), rows)}")
+    for family, meaning in FAMILIES.items():
+        rows = [(f"[`{card.name}`]({card.name}.md)", card.summary) for card in cards if card.family == family]
+        title = family.replace("-", " ") if family == "any-encoder" else family
+        table = markdown_table(("`--methods`", "what it is"), rows)
+        parts.append(f"## {title.capitalize()}\n\n{_sentence(meaning)}\n\n{table}")
     return "\n".join(parts)
 
 
@@ -66,7 +63,7 @@ def method_page(method: Method) -> str:
     card = method.card
     lead = f"`bench run --methods {_example(card)}` evaluates it. "
     lead += "It runs once, without a seed." if card.deterministic else "It has a run for every seed."
-    parts = [f"# {card.name}\n\n{_sentence(card.summary)}\n\n{lead}\n", _sources(card)]
+    parts = [f"# {card.name}\n\n{_sentence(card.summary)}\n\n{_comparison(card)}{lead}\n", _sources(card)]
     if card.equations:
         parts.append("## Equations\n\n``` { .text .wrap }\n" + "\n".join(card.equations) + "\n```\n")
     parts.append("## Options\n\n" + _options(card))
@@ -76,7 +73,16 @@ def method_page(method: Method) -> str:
     printed = _published(card)
     if printed:
         parts.append(f"## Published scores\n\n{printed}")
+    if card.cites:
+        entries = "\n\n".join(find_entries(card.cites, card.name))
+        parts.append(f"## BibTeX\n\n```bibtex\n{entries}\n```\n")
     return "\n".join(parts)
+
+
+def _comparison(card: MethodCard) -> str:
+    if card.adds:
+        return f"It adds to SimCSE: {_text(card.adds)}.\n\n"
+    return f"In place of SimCSE: {_text(card.instead)}.\n\n" if card.instead else ""
 
 
 def names_in_papers(card: MethodCard) -> tuple[str, ...]:
@@ -118,6 +124,7 @@ def _sources(card: MethodCard) -> str:
         ("paper", card.paper),
         ("code read", card.code),
         ("kind", card.kind),
+        ("family", card.family),
         ("version", f"{card.version}; it rises when the method's numbers change"),
     ]
     if card.padding_matters:
@@ -130,7 +137,7 @@ def _options(card: MethodCard) -> str:
     if not card.options:
         return "It has none.\n"
     known = map(profiles.load_profile, profiles.profile_names())
-    shown = [profile for profile in known if profile.suites and profile.methods]
+    shown = [p for p in known if p.suites and (p.methods or p.rates is not None)]
     defaults = {option.name: option.default for option in card.options}
     ours = {profile.name: _resolved(card, profile) for profile in shown}
     different = [name for name, values in ours.items() if values != defaults]

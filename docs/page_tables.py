@@ -31,6 +31,7 @@ import devices
 import evidence
 import item_clusters
 import papers
+import profile_costs
 import questions
 from click.testing import CliRunner
 from rows import markdown_table
@@ -257,6 +258,7 @@ TABLES: dict[str, Callable[..., str]] = {
     "questions": lambda asked: questions.table(RESULTS, *asked.split("\n", 1)),
     "coverage": lambda what: evidence.table(*what.split("|")),
     "backbones": backbones.table,
+    "profile costs": profile_costs.table,
     "papers": papers.sections,
     "cost": cost_table,
     "scale": scale_table,

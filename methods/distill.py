@@ -111,15 +111,16 @@ class Union:
         return nn.SumEncoder([context.members["twin"], context.members["uc"]], [1 - weight, weight])
 
 
-def register_derived_methods(twin: str, title: str, paper: str, origin: str) -> None:
+def register_derived_methods(twin: str, title: str, paper: str, cites: tuple[str, ...], origin: str) -> None:
     """Register a twin's D, UC and UC-D forms."""
-    card = partial(MethodCard, kind="method", version=1, paper=paper)
+    card = partial(MethodCard, kind="method", version=1, paper=paper, cites=cites)
     published = "as published: profile bert-base or roberta-base"
     sick = "published: {} on SICK's unlabelled sentences too (sick=true; off by default)"
     distilled = card(
         name=f"{twin}_d",
         printed=f"{title} D",
         family="distilled",
+        instead=f"a fresh encoder that learns the added vectors of {title}'s two encoders",
         summary=f"{title} distilled into one plain encoder",
         equations=(
             "L = mean (h_cls - (CLS_I + CLS_II))^2, the teacher frozen and in evaluation mode",
@@ -133,7 +134,8 @@ def register_derived_methods(twin: str, title: str, paper: str, origin: str) -> 
     union = card(
         name=f"{twin}_uc",
         printed=f"{title}+UC",
-        family="ensemble",
+        family="ensembles",
+        adds=f"{title}'s two encoders, in a weighted sum with a third one (by default InfoCSE)",
         summary=f"{title} in a weighted union with another unsupervised encoder",
         equations=("(1 - w)(CLS_I + CLS_II) + w CLS_UC",),
         options=(*_UNION, _SICK_OPTION),
@@ -148,6 +150,7 @@ def register_derived_methods(twin: str, title: str, paper: str, origin: str) -> 
         name=f"{twin}_uc_d",
         printed=f"{title}+UC D",
         family="distilled",
+        instead=f"a fresh encoder that learns the weighted sum of {title}'s encoders and a third one",
         summary=f"the union {twin}_uc distilled into one plain encoder",
         equations=(
             "L = mean (h_cls - ((1 - w)(CLS_I + CLS_II) + w CLS_UC))^2, the teacher frozen",
@@ -181,6 +184,11 @@ def register_derived_methods(twin: str, title: str, paper: str, origin: str) -> 
 _CARD = MethodCard(
     name="distill",
     family="distilled",
+    instead="a fresh encoder that learns another method's vectors",
+    cites=(
+        "zong-etal-2025-tncse",
+        "gao-etal-2021-distilcse",
+    ),
     kind="method",
     summary="distill:X: a fresh encoder that learns the vectors of any method X",
     version=1,

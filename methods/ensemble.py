@@ -38,6 +38,12 @@ class Ensemble:
 
     card = MethodCard(
         name="ensemble",
+        family="ensembles",
+        instead="no training of its own; the weighted sum of other methods' vectors",
+        cites=(
+            "zong-etal-2025-tncse",
+            "zong-etal-2025-jtcse",
+        ),
         kind="method",
         summary="ensemble:a+b, weights optional: the sum of any methods' vectors; a+a trains two copies",
         version=1,

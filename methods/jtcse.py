@@ -26,6 +26,8 @@ class JTCSE(Twin):
         name="jtcse",
         printed="JTCSE",
         family="contrastive",
+        adds="TNCSE's two encoders and norm loss; in training their attention also reads each other's values",
+        cites=("zong-etal-2025-jtcse",),
         tags=("two towers", "translated text", "tensor norms", "cross-attention"),
         passes=12.1,
         kind="method",
@@ -83,4 +85,4 @@ class JTCSE(Twin):
         return nn.list_cael_layers(layers, layers // 2 if count == HALF else count)
 
 
-register_derived_methods("jtcse", "JTCSE", PAPER, __name__)
+register_derived_methods("jtcse", "JTCSE", PAPER, JTCSE.card.cites, __name__)

@@ -15,6 +15,12 @@ TITLES = {
     "barlow": "Barlow Twins",
     "vicreg": "VICReg",
 }
+_INSTEAD = {
+    "mhe": "alignment of the two views, and a repulsion of all pairs of sentences",
+    "mhs": "alignment of the two views, and distance from the nearest sentence",
+    "barlow": "the views' cross-correlations, made the identity",
+    "vicreg": "views alike, with varied and uncorrelated dimensions",
+}
 _PAPER_LOSS = (
     "paper: L = sum over both views' anchors of d_i (sum_{j != i} w_ij h_i . h_j - p_i h_i . h'_i), "
     "all but h_i constant"
@@ -96,6 +102,7 @@ def original_card(name: str) -> MethodCard:
         name,
         f"{TITLES[name]}, unmodified, on unit vectors",
         "section 4",
+        instead=_INSTEAD[name],
         equations=_ORIGINAL[name],
         options=(_nu_option(name, ""), FORM_OPTION),
         deviations=(_DIFFERENCE[name],),
@@ -118,6 +125,7 @@ def modified_card(name: str) -> MethodCard:
         f"m_{name}",
         f"{TITLES[name]}, modified: gradient dissipation, weight and ratio",
         f"section 4, appendix E, {_EQUATION[name]}",
+        instead=f"{_INSTEAD[name]}; gradient made contrastive",
         equations=(
             *_ORIGINAL[name],
             "gd: d_i = 1[1 - max_{k != i} h_i . h_k < m] released, "

@@ -36,6 +36,14 @@ PairLoss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 Config = Mapping[str, OptionValue]
 
 _CONTRASTIVE = ("infonce", "arccon", "mpt", "met", "mat", "paradigm")
+_OWN = "li-etal-2024-towards"
+_CITES = {
+    "arccon": ("zhang-etal-2022-contrastive",),
+    **dict.fromkeys(("mpt", "met"), ("nie-etal-2023-inadequacy",)),
+    **dict.fromkeys(("mhe", "mhs"), ("wang-isola-2020-understanding", "liu-etal-2021-learning")),
+    "barlow": ("zbontar-etal-2021-barlow",),
+    "vicreg": ("bardes-etal-2022-vicreg",),
+}
 _PRINTED = {
     **{"infonce": "InfoNCE", "arccon": "ArcCon", "mpt": "MPT", "met": "MET", "mhe": "MHE", "mhs": "MHS"},
     **{"barlow": "Barlow Twins", "vicreg": "VICReg", "m_mhe": "mMHE", "m_mhs": "mMHS"},
@@ -69,6 +77,7 @@ def pair_card(
     summary: str,
     where: str,
     *,
+    instead: str,
     equations: tuple[str, ...],
     options: tuple[Option, ...],
     deviations: tuple[str, ...],
@@ -80,6 +89,8 @@ def pair_card(
         name=name,
         printed=_PRINTED.get(name, ""),
         family="contrastive" if name in _CONTRASTIVE else "non-contrastive",
+        instead=instead,
+        cites=(_OWN, *_CITES.get(name.removeprefix("m_"), ())),
         tags=("dropout views",),
         passes=6.0,
         kind="method",
@@ -283,6 +294,7 @@ _CARDS = (
         "infonce",
         "InfoNCE in the gradient paradigm's set-up",
         "eq. 1",
+        instead="the same loss, with frozen embeddings and a linear head (the gradient paradigm's set-up)",
         equations=("L = mean_i -log(e^(s_ii/tau) / sum_j e^(s_ij/tau)), s_ij = h_i . h'_j",),
         options=(TAU,),
         deviations=(f"{_OTHER_SETUP} (SimCSE's, whose published score the paper repeats, is simcse)",),
@@ -291,6 +303,7 @@ _CARDS = (
         "arccon",
         "InfoNCE with an angular margin on the positive, in the gradient paradigm's set-up",
         "eq. 2; Zhang et al. 2022 (ArcCSE)",
+        instead="InfoNCE with an angular margin on the positive; frozen embeddings and a linear head",
         equations=(
             "L = mean_i -log(e^(cos(theta_ii + u)/tau) / "
             "(e^(cos(theta_ii + u)/tau) + sum_{j != i} e^(s_ij/tau))), theta_ii = arccos s_ii",
@@ -305,6 +318,7 @@ _CARDS = (
         "mpt",
         "the triplet loss on inner products against the hardest negative",
         "eq. 3; Nie, Zhang, Mao 2023",
+        instead="a triplet loss; the positive's cosine is to exceed the hardest negative's by a margin",
         equations=("L = mean_i relu(max_{j != i} s_ij - s_ii + m)",),
         options=(Option("m", 0.23, "margin"),),
         deviations=(_OTHER_SETUP,),
@@ -313,6 +327,7 @@ _CARDS = (
         "met",
         "the triplet loss on Euclidean distances against the hardest negative",
         "eq. 3; Nie, Zhang, Mao 2023",
+        instead="a triplet loss; the positive is to be nearer than the hardest negative by a margin",
         equations=("L = mean_i relu(D_ii - min_{j != i} D_ij + m), D_ij^2 = max(2 - 2 s_ij, 1e-4)",),
         options=(Option("m", 0.45, "margin"),),
         deviations=(
@@ -325,6 +340,7 @@ _CARDS = (
         "mat",
         "the triplet loss on angles against the hardest negative",
         "the released code's third triplet loss, unprinted",
+        instead="a triplet loss; the positive's angle is to be smaller than the hardest negative's",
         equations=("L = mean_i relu(theta_ii - min_{j != i} theta_ij + m pi), theta_ij = arccos s_ij",),
         options=(Option("m", 0.15, "margin in units of pi"),),
         deviations=(
@@ -336,6 +352,7 @@ _CARDS = (
         "paradigm",
         "the gradient paradigm's loss: gradient dissipation, weight and ratio are options",
         "eq. 4 and 5, Table 1",
+        instead="a loss given by its gradient; whose anchors count, negatives weigh and positives pull",
         equations=(
             "L_i = GD_i sum_{j != i} W_ij (s_ij - R_ij s_ii) in both directions, GD, W and R constant",
             "baseline: GD = 1[s_ii - max_{k != i} s_ik < m], W = softmax over j != i of s_ij/tau, R = ratio",

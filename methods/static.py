@@ -174,6 +174,9 @@ class Static:
 
     card = MethodCard(
         name="static",
+        family="distilled",
+        instead="another method's vectors of single tokens, made smaller and weighted, then averaged",
+        cites=("tulkens-van-dongen-2024-model2vec",),
         kind="baseline",
         summary="static:X or distill:static:X, any method X distilled into vectors of its tokens (Model2Vec)",
         version=1,

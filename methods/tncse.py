@@ -19,6 +19,8 @@ class TNCSE(Twin):
         name="tncse",
         printed="TNCSE",
         family="contrastive",
+        adds="two encoders, pretrained on two translations, trained together; positives agree in norm too",
+        cites=("zong-etal-2025-tncse",),
         tags=("two towers", "translated text", "tensor norms"),
         passes=12.0,
         kind="method",
@@ -50,4 +52,4 @@ class TNCSE(Twin):
     )
 
 
-register_derived_methods("tncse", "TNCSE", PAPER, __name__)
+register_derived_methods("tncse", "TNCSE", PAPER, TNCSE.card.cites, __name__)

@@ -46,6 +46,8 @@ class TNCSESingle(TrainedOnce):
     card = MethodCard(
         name="tncse_single",
         family="contrastive",
+        adds="TNCSE's norm loss between the two views; negatives from both views",
+        cites=("zong-etal-2025-tncse",),
         tags=("dropout views", "tensor norms"),
         passes=6.0,
         kind="method",

@@ -33,6 +33,18 @@ _PRINTED = {
     "vicreg": "UNSEE-VICReg",
     "corinfomax": "UNSEE-CorInfoMax",
 }
+_INSTEAD = {
+    "byol": "the cosine to a moving-average encoder's vector of the other view",
+    "barlow": "cross-correlations with a moving-average encoder's vectors, made the identity",
+    "vicreg": "distance to a moving-average encoder's vectors, variance and covariance",
+    "corinfomax": "distance to a moving-average encoder's vectors, covariance by log-determinant",
+}
+_CITES = {
+    "byol": "grill-etal-2020-bootstrap",
+    "barlow": "zbontar-etal-2021-barlow",
+    "vicreg": "bardes-etal-2022-vicreg",
+    "corinfomax": "ozsoy-etal-2022-self",
+}
 _LAYERS = {"byol": 3, "vicreg": 3, "corinfomax": 4, "barlow": 4}
 
 
@@ -45,6 +57,8 @@ class Unsee(TrainedOnce):
             name=f"unsee_{objective}",
             printed=_PRINTED[objective],
             family="non-contrastive",
+            instead=f"no negatives; {_INSTEAD[objective]}",
+            cites=("cagatan-2024-unsee", _CITES[objective]),
             tags=("target network",),
             passes=8.2 if objective in ("byol", "vicreg") else 8.3,
             kind="method",

@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 
 
 def format_card(card: MethodCard, width: int | None = None) -> Iterator[str]:
-    """Yield the lines of a method's card; ``width``: characters of a line, None for whole lines."""
+    """Yield the lines of a method's card; ``width``: characters of a line, None for whole lines.
+
+    It begins with what the method adds to SimCSE. The summary is left out where that repeats it: it stands
+    in the list of methods. A summary that shows the form of an entry, as prompteol:PATH, stays.
+    """
+    heading, said = _make_heading(card)
     family = ": ".join(filter(None, (card.family, ", ".join(card.tags)))) if card.family else ""
     facts = (
+        ("summary", card.summary if said and (card.takes_path or card.takes_methods) else ""),
         ("printed as", card.printed),
         ("runs", "one, without a seed" if card.deterministic else "one for each seed"),
         ("family", family),
@@ -31,8 +37,17 @@ def format_card(card: MethodCard, width: int | None = None) -> Iterator[str]:
         *_list_option_sections(card.options),
         Section("Published as / see also", tuple(names)),
     ]
-    heading = f"{card.name} ({card.kind}, version {card.version}): {card.summary}"
     yield from format_sections(heading, sections, width)
+
+
+def _make_heading(card: MethodCard) -> tuple[str, bool]:
+    """Return the first line of a card, and whether it compares the method with SimCSE."""
+    name = f"{card.name} ({card.kind}, version {card.version})"
+    if card.adds:
+        return f"{name} adds to SimCSE: {card.adds}", True
+    if card.instead:
+        return f"{name}, in place of SimCSE: {card.instead}", True
+    return f"{name}: {card.summary}", False
 
 
 def format_explanation(explanation: MethodExplanation, width: int | None = None) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,49 +25,81 @@ from bench.cli.options import (
 )
 from bench.cli.sections import Section, format_sections
 from bench.cli.strict_options import strict_option
-from bench.errors import DataError, InputError, printable
+from bench.errors import DataError, InputError, not_one_of, printable
 
 if TYPE_CHECKING:
+    from bench.config.profiles import Profile
     from bench.config.run_spec import MethodRequest
     from bench.method_card import MethodCard
 
 NameRows = list[tuple[str, str]]
+_NO_FAMILY = "yours"
+"""Heading of plug-in methods whose card has no family."""
 
 
 @bench_command("list")
 @click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
+@strict_option(
+    "--family",
+    shell_complete=completion.family,
+    metavar="NAME",
+    help="Only methods of this family, without headings.",
+)
 @plugin_option
 @results_option
-def list_command(what: str, plugins: tuple[str, ...], results: Path) -> None:
+def list_command(what: str, family: str | None, plugins: tuple[str, ...], results: Path) -> None:
     """List methods, suites, profiles, sweeps, probes or campaigns.
 
-    With --plugin, only the methods of that file or package. A campaign's line has its profiles, methods,
-    records (with failed and damaged ones) and the day of the last record.
+    Methods are grouped by family. With --plugin, only the methods of that file or package. A campaign's
+    line has its profiles, methods, records (with failed and damaged ones) and the day of the last record.
     """
-    if plugins and what != "methods":
-        raise InputError(f"{what} come from no plug-in", where="--plugin", expected="bench list methods")
+    for option, value in (("--family", family), ("--plugin", plugins)):
+        if value and what != "methods":
+            raise InputError(f"only methods have it, not {what}", where=option, expected="bench list methods")
     if what == "methods":
-        rows = _list_methods(plugins, results)
-    else:
-        rows = list(_list_campaigns(results)) if what == "campaigns" else _list_shipped(what)
-    width = max((len(name) for name, _ in rows), default=0)
+        _print_methods(_group_methods(plugins, results), family)
+        return
+    rows = list(_list_campaigns(results)) if what == "campaigns" else _list_shipped(what)
+    _print_rows(rows, max((len(name) for name, _ in rows), default=0))
+
+
+def _print_methods(groups: Mapping[str, NameRows], family: str | None) -> None:
+    from bench.method_card import FAMILIES
+
+    if family is not None:
+        if family not in FAMILIES:
+            raise not_one_of(f"no family '{family}'", family, FAMILIES, where="--family")
+        rows = groups.get(family, [])
+        _print_rows(rows, max((len(name) for name, _ in rows), default=0))
+        return
+    width = max((len(name) for rows in groups.values() for name, _ in rows), default=0)
+    for place, (title, rows) in enumerate(groups.items()):
+        heading = FAMILIES.get(title, "plug-in methods whose card has no family")
+        click.echo(f"{chr(10) * (place > 0)}# {title}: {heading}")
+        _print_rows(rows, width)
+
+
+def _print_rows(rows: NameRows, width: int) -> None:
     for name, summary in rows:
         click.echo(printable(f"{name:{width}}  {summary}"))
 
 
-def _list_methods(plugins: tuple[str, ...], results: Path) -> NameRows:
+def _group_methods(plugins: tuple[str, ...], results: Path) -> dict[str, NameRows]:
+    """Return name and summary of every method by family, in the order of the families."""
     from bench.config.plugins import load_plugin, read_plugin
+    from bench.method_card import FAMILIES
     from bench.registry import METHODS, discover
 
     discover()
     wanted = {name for text in plugins for name in load_plugin(read_plugin(text, results))}
-    rows = []
+    groups: dict[str, NameRows] = {family: [] for family in (*FAMILIES, _NO_FAMILY)}
     for name, method in METHODS:
         card = method.card
         if not plugins or name in wanted:
+            rows = groups[card.family or _NO_FAMILY]
             rows += [(card.name, card.summary)]
             rows += [(other, f"see {card.name}: {form}") for other, form in card.known_as]
-    return sorted(rows)
+    return {family: sorted(rows) for family, rows in groups.items() if rows}
 
 
 def _list_shipped(what: str) -> NameRows:
@@ -87,7 +119,7 @@ def _list_shipped(what: str) -> NameRows:
             ),
         ]
     if what == "profiles":
-        rows = [(name, profiles.load_profile(name).summary) for name in profiles.profile_names()]
+        rows = [(name, _describe_profile(profiles.load_profile(name))) for name in profiles.profile_names()]
         return [*rows, ("FILE.toml", "your own profile; bench init writes a first one")]
     if what == "sweeps":
         return [(sweep.name, f"{sweep.question} ({sweep.source})") for sweep in SWEEPS.values()]
@@ -96,6 +128,17 @@ def _list_shipped(what: str) -> NameRows:
         ("overlap", "training text against test sets: bench data overlap TEXT"),
         ("gradient", "figures of the gradient paradigm: bench gradient"),
     ]
+
+
+def _describe_profile(profile: Profile) -> str:
+    """Return a profile's summary, with what SimCSE takes there where its backbone's sizes are stated."""
+    from bench.plan.profile_costs import estimate_method
+
+    cost = estimate_method("simcse", profile)
+    if cost is None:
+        return profile.summary
+    sizes = f"{cost.parameters / 1e6:,.0f} M weights; simcse {cost.memory / 2**30:.0f} GiB"
+    return f"{profile.summary}; {sizes}, {cost.format_hours()}"
 
 
 def _list_campaigns(results: Path) -> Iterator[tuple[str, str]]:
@@ -137,17 +180,21 @@ def _format_count(number: int, noun: str) -> str:
     shell_complete=completion.profile,
     help="Show what `bench run` would train in this profile.",
 )
+@click.option("--bibtex", is_flag=True, help="Print BibTeX entries of the method's sources instead.")
 @set_option
 @plugin_option
 @strict_option("--corpus", type=PATH, help="Training text instead of the profile's.")
 @text_column_option
 @strict_option("--pairs", type=PATH, help="Labelled pairs instead of the profile's.")
 @data_option()
-def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **options: Any) -> None:
+def show_command(
+    method: str, plugins: tuple[str, ...], profile: str | None, bibtex: bool, **options: Any
+) -> None:
     """Show a method's card, or what a run in a profile would do.
 
-    The card has sources, equations, options and deviations. For a model folder (hf:PATH, st:PATH): weights
-    read, missing and unread, pooling, longest input, dropout layers, and the methods that can train on it.
+    The card begins with what the method adds to SimCSE; sources, equations, options and deviations follow.
+    For a model folder (hf:PATH, st:PATH): weights read, missing and unread, pooling, longest input, dropout
+    layers, and the methods that can train on it.
 
     With --profile, what would run: backbone, training text, dev set, suites, the steps of every stage, and
     every option with its source: given, the profile's table, its budget, or the card.
@@ -164,6 +211,11 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
     changed = request.options or (request.argument and not folder) or given
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
+    if bibtex:
+        if profile is not None:
+            raise InputError("sources belong to no profile", where="--bibtex", expected="no --profile")
+        _print_sources(card)
+        return
     if profile is None and folder:
         _print_folder(request, card)
         return
@@ -177,6 +229,18 @@ def show_command(method: str, plugins: tuple[str, ...], profile: str | None, **o
     overrides, data = parse_overrides(options["overrides"]), options["data_dir"]
     spec = RunSpec((request,), (1,), profile, overrides=overrides, data=data, **given_texts)
     _print_lines(format_explanation(explain_method(request, spec), _find_width()))
+
+
+def _print_sources(card: MethodCard) -> None:
+    """Print BibTeX entries; raises InputError for a card that cites nothing."""
+    from bench.data.bibliography import find_entries
+
+    if not card.cites:
+        what = f"{card.name} has no source of its own"
+        raise InputError(what, where="--bibtex", hint="cite the model's or file's own authors")
+    for place, entry in enumerate(find_entries(card.cites, f"the card of {card.name}")):
+        lines = entry.expandtabs().splitlines()
+        _print_lines([""] * (place > 0) + [printable(line) for line in lines])
 
 
 def _find_width() -> int | None:

@@ -80,6 +80,12 @@ def _list_methods(ctx: click.Context, incomplete: str) -> list[str]:
     return discover().names()
 
 
+def _list_families(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    from bench.method_card import FAMILIES
+
+    return FAMILIES
+
+
 def _list_methods_or_all(ctx: click.Context, incomplete: str) -> list[str]:
     from bench.config.run_spec import ALL_METHODS
 
@@ -180,6 +186,7 @@ method = _make_completer(_list_methods)
 methods = _make_completer(_list_methods, several=True)
 methods_or_all = _make_completer(_list_methods_or_all, several=True)
 method_or_path = _make_completer(_list_methods_or_all, paths=True)
+family = _make_completer(_list_families)
 profile = _make_completer(_list_profiles, paths=True)
 suite = _make_completer(_list_suites)
 suites = _make_completer(_list_suites, several=True)

@@ -355,7 +355,7 @@ def exit_if_failed(cells: int) -> None:
 
 def print_plan(plan: Plan) -> int:
     """Print the cells, their states and their inputs; return the number of conflicts."""
-    from bench.execution.dry_run import describe_checkpoints, list_plan_inputs
+    from bench.execution.dry_run import describe_checkpoints, describe_plan_costs, list_plan_inputs
     from bench.execution.record_probes import find_unprobed_jobs
     from bench.execution.runner import check_pending_cells
     from bench.execution.stage_cache import StageCache
@@ -385,6 +385,8 @@ def print_plan(plan: Plan) -> int:
     )
     if line := describe_checkpoints(building, cache):
         click.echo(line)
+    if line := describe_plan_costs(plan):
+        click.echo(printable(line))
     for kind, name in list_plan_inputs(plan):
         click.echo(f"reads {kind}: {printable(name)}")
     return print_conflicts(plan)

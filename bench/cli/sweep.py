@@ -24,7 +24,7 @@ from bench.errors import InputError
 
 if TYPE_CHECKING:
     from bench.config.run_spec import RunSpec
-    from bench.config.sweeps import Backbone
+    from bench.config.sweeps import Backbone, Sweep
 
 
 @bench_command()
@@ -61,7 +61,7 @@ def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> N
             save_manifest(manifest, store.root)
         click.echo(format_grids(sweep_grids([manifest], [], spec.campaign)), nl=False)
         return
-    points = list(wanted.points(_read_backbone(spec)))
+    points = list(wanted.points(_read_backbone(spec, wanted)))
     methods = dict.fromkeys(point.method for point in points)
     plan = make_plan(replace(spec, methods=parse_methods(",".join(methods))))
     print_plan_notes(plan)
@@ -86,14 +86,22 @@ def sweep_command(name: str, dry_run: bool, estimate: bool, **options: Any) -> N
     exit_if_failed(failed)
 
 
-def _read_backbone(spec: RunSpec) -> Backbone:
+def _read_backbone(spec: RunSpec, wanted: Sweep) -> Backbone:
+    """Return the backbone's shape; raises InputError for a decoder if another sweep is of decoders."""
     from bench.config import profiles
     from bench.config.sweeps import Backbone
-    from bench.plan.backbones import backbone_shape
+    from bench.plan.backbones import backbone_shape, read_backbone_facts
     from bench.plan.plan import make_plan
 
     plain = replace(spec, overrides=(), corpus=None, text_column=None, pairs=None, dev=None, copies=())
     model = make_plan(plain).jobs[0].cell.model
     if model is None:
         raise InputError(f"profile '{spec.profile}' has no backbone", where="bench sweep")
+    if wanted.of_decoders and model.sha256 and read_backbone_facts(model).causal:
+        what = f"{model.name} is a causal decoder, whose poolings are others than an encoder's"
+        where, hint = (
+            f"bench sweep {wanted.name}",
+            f"bench sweep {wanted.of_decoders} asks the same of decoders",
+        )
+        raise InputError(what, where=where, expected="a bidirectional encoder", hint=hint)
     return Backbone(*backbone_shape(profiles.load_profile(spec.profile), model))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from bench.errors import unknown_name
+from bench.errors import InputError, unknown_name
+from bench.method_card import DROPOUT, FIRST_TOKEN
 from bench.registry import discover
-from bench.stages import TrainedMethod
+from bench.stages import ComposedMethod, TrainedMethod
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Sweep:
     norms: bool = False  # the table also has the mean norm of [CLS]
     curves: bool = False  # the figure is dev score and effective rank against step
     surface: bool = False  # surface of a formula
+    of_decoders: str = ""  # the sweep that asks the same of causal decoders
 
 
 TWINS = ("tncse", "jtcse")
@@ -76,6 +78,24 @@ def single_encoders() -> list[str]:
     return names
 
 
+def decoder_encoders() -> list[str]:
+    """Return those of :func:`single_encoders` that can train the last token of a causal decoder."""
+    names = []
+    for name in single_encoders():
+        method = discover().get(name)
+        options = method.card.defaults | {"train_pooling": "last"}
+        needs = {need.what for need in method.card.needs if need.holds(options)}
+        if needs - {FIRST_TOKEN, DROPOUT} or isinstance(method, ComposedMethod):
+            continue
+        try:
+            if isinstance(method, TrainedMethod):
+                method.stages(options)
+        except InputError:
+            continue
+        names.append(name)
+    return names
+
+
 @add_sweep(
     "Which terms of the joint loss help, from all to none (the plain ensemble)?",
     "TNCSE, Table 4; JTCSE, Table X",
@@ -99,12 +119,27 @@ def _caels(backbone: Backbone) -> Iterable[SweepPoint]:
     "How does each trained method fare under another pooling at inference?",
     "JTCSE, Table XI; TNCSE, supplement Table II-1",
     "method",
+    of_decoders="decoder_pooling",
 )
 def _pooling(backbone: Backbone) -> Iterable[SweepPoint]:
     poolings = ("cls", "avg", "avg_first_last", *(("pooler",) if backbone.pooler else ()))
     for method in ("untrained", *single_encoders(), *TWINS):
         for pooling in poolings:
             yield SweepPoint(method, pooling, f"{method}[pooling={pooling}]")
+
+
+@add_sweep(
+    "How does a causal decoder fare under another pooling at inference, trained by its last token?",
+    "SGPT compares weighted_mean with last",
+    "method",
+)
+def _decoder_pooling(backbone: Backbone) -> Iterable[SweepPoint]:
+    poolings = ("last", "weighted_mean", "avg")
+    for pooling in poolings:
+        yield SweepPoint("untrained", pooling, f"untrained[pooling={pooling}]")
+    for method, pooling in product(decoder_encoders(), poolings):
+        yield SweepPoint(method, pooling, f"{method}[train_pooling=last,pooling={pooling}]")
+    yield SweepPoint("prompteol_cse", "last", "prompteol_cse")
 
 
 @add_sweep(

@@ -40,8 +40,7 @@ def load_methods(plugin: str) -> tuple[str, ...]:
     registry = discover()
     if plugin == ALL_METHODS:
         cards = [method.card for _, method in registry]
-        # profile mini has an encoder as its backbone
-        return tuple(card.name for card in cards if card.stands_alone and not card.needs_decoder)
+        return tuple(card.name for card in cards if card.stands_alone)
     if re.split(r"[:\[]", plugin)[0] in registry.names():
         return (plugin,)
     return load_plugin(read_plugin(plugin, Path("results")), registry.names())

@@ -25,10 +25,10 @@ def check_card_fields(subject: Subject) -> str | None:
     Advice: fill in the method's MethodCard.
     """
     card = subject.card
-    texts = (card.name, card.kind, card.summary, card.paper, card.code, *card.equations, *card.deviations)
+    texts = (card.name, card.kind, card.summary, card.adds, card.instead, card.paper, card.code)
     if not card.summary.strip():
         return "no summary"
-    if "\n" in "".join(texts):
+    if "\n" in "".join((*texts, *card.equations, *card.deviations)):
         return "a text of several lines"
     if card.kind not in KINDS:
         return f"kind '{card.kind}'"

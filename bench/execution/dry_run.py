@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from operator import eq
 from pathlib import Path
 
+from bench.config.profiles import load_profile
 from bench.data.corpus import Corpus
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES
@@ -22,12 +23,15 @@ from bench.execution.monitor import format_duration
 from bench.execution.stage_cache import CHECKPOINTS, StageCache
 from bench.nn.adapter_view import open_plain_folder
 from bench.nn.device import torch_threads
+from bench.nn.folder_facts import read_json_object
 from bench.nn.lora_settings import LoraSettings
 from bench.nn.model_folder import ModelFolder, RecipeModel, count_weights, explain_hash_change
 from bench.plan.cell import Cell
+from bench.plan.cost_arithmetic import read_architecture
 from bench.plan.job import Job
 from bench.plan.lora_checks import count_adapter_weights
 from bench.plan.plan import Plan
+from bench.plan.profile_costs import describe_plan
 from bench.registry import METHODS
 from bench.stages import TRAIN, Stage, estimate_checkpoint_size, planned_steps
 
@@ -235,6 +239,16 @@ def describe_checkpoints(jobs: Iterable[Job], cache: StageCache) -> str | None:
     place = cache.root / CHECKPOINTS
     keeps = f"after five minutes a stage in training keeps {size} in {place}"
     return f"checkpoints: {keeps} (twice that as it is replaced), freed at its end"
+
+
+def describe_plan_costs(plan: Plan) -> str | None:
+    """Return a line on memory and hours by arithmetic, of the backbone in a profile that states its sizes."""
+    cells = [job.cell for job in plan.jobs]
+    model = next((cell.model for cell in cells if cell.stages and cell.model), None)
+    if model is None or plan.training is None or not load_profile(plan.spec.profile).architecture:
+        return None
+    sized = read_architecture(read_json_object(model.path / "config.json"))
+    return None if sized is None else describe_plan(cells, sized, len(plan.training.corpus.sentences))
 
 
 def list_plan_inputs(plan: Plan) -> list[tuple[str, str]]:

@@ -129,7 +129,9 @@ def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
 
 
 def _lacks_need(facts: FolderFacts, need: Need, options: Mapping[str, OptionValue], *, drops: bool) -> bool:
-    return not fulfils_need(facts, need.what, options) or (need.what == DROPOUT and not drops)
+    adapters_drop = bool(options.get("lora_rank") and options.get("lora_dropout"))
+    undrawn = need.what == DROPOUT and not drops and not adapters_drop
+    return undrawn or not fulfils_need(facts, need.what, options)
 
 
 def _join_some_names(names: Sequence[str]) -> str:

@@ -65,6 +65,14 @@ class TemplateEncoder(TransformerEncoder):
         ids: list[list[int]] = rows["input_ids"]
         return ids
 
+    def keep_first_tokens(self, sentence: str, most: int) -> str:
+        """Return the text of a sentence's first tokens, specials excluded; a shorter one stays as it is."""
+        (ids,) = self._tokenize_plain([sentence])
+        return sentence if len(ids) <= most else self._decode(ids[:most])
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+
     def _room_error(self, taken: int) -> InputError:
         what = f"the template '{self.template}' takes {taken} tokens of {self.max_length}"
         return InputError(what, expected="room for a sentence")
@@ -129,8 +137,7 @@ class OneWordEncoder(TemplateEncoder):
         kept = len(ids)
         while excess > 0:
             kept = max(0, kept - excess)
-            text = self.tokenizer.decode(ids[:kept], clean_up_tokenization_spaces=False)
-            (row,) = self._tokenize_prompts([text])
+            (row,) = self._tokenize_prompts([self._decode(ids[:kept])])
             excess = len(row) - self.max_length if kept else 0
         return row
 
@@ -161,7 +168,8 @@ class MeanPromptEncoder(OneWordEncoder):
         self._prompts = [
             OneWordEncoder(loaded, template, form=form, layer=layer, device=device) for template in templates
         ]
-        self.facts["templates"] = len(templates)
+        if len(templates) > 1:
+            self.facts["templates"] = len(templates)
 
     def encode_rows(
         self, ids: list[list[int]], batch_tokens: int | None = None, progress: Progress | None = None
@@ -201,15 +209,15 @@ def _count_sentences(progress: Progress | None, prompts: int) -> Progress | None
     return count
 
 
-class PrependedEncoder(OneWordEncoder):
-    """A one-word prompt whose last state is put before the sentence, from layer to layer (Token Prepending).
+class PrependedEncoder(MeanPromptEncoder):
+    """One-word prompts whose last state is put before the sentence, from layer to layer (Token Prepending).
 
     Before each layer from ``start`` to ``end`` (exclusive, counted from 0) the state of the placeholder takes
     that of the prompt's last token, so a sentence's first words have read the whole of it.
 
     Args:
         source: As for :class:`bench.nn.backbone.TransformerEncoder`.
-        template: Text with the placeholder <PST> before {sentence}, once each.
+        templates: Texts with the placeholder <PST> before {sentence}, once each; the vector is the mean.
         start: First layer before which the state is put.
         end: Layer that is the first without; one beyond the last stands for all.
         seed: Seed of the placeholder's vector, N(0, I), which the layers before ``start`` read.
@@ -222,7 +230,7 @@ class PrependedEncoder(OneWordEncoder):
     def __init__(
         self,
         source: Loadable,
-        template: str,
+        templates: Sequence[str],
         *,
         start: int,
         end: int,
@@ -231,16 +239,18 @@ class PrependedEncoder(OneWordEncoder):
         layer: int = -1,
         device: str = "cpu",
     ) -> None:
-        before = template.split(_PLACE)[0]
-        if before.count(PLACEHOLDER) != 1 or template.count(PLACEHOLDER) != 1:
-            what = f"the template '{template}' has no single {PLACEHOLDER} before {_PLACE}"
-            raise InputError(what, expected=f'a text such as: This sentence : {PLACEHOLDER} "{_PLACE}" means')
+        for template in templates:
+            before = template.split(_PLACE)[0]
+            if before.count(PLACEHOLDER) != 1 or template.count(PLACEHOLDER) != 1:
+                what = f"the template '{template}' has no single {PLACEHOLDER} before {_PLACE}"
+                expected = f'a text such as: This sentence : {PLACEHOLDER} "{_PLACE}" means'
+                raise InputError(what, expected=expected)
         if start >= end:
             raise InputError(f"start {start} and end {end}", expected="a first layer before the end")
         model, tokenizer = load_backbone(source) if isinstance(source, Path) else source
         tokenizer = copy.deepcopy(tokenizer)
         self._placeholder = len(tokenizer)
-        super().__init__((model, tokenizer), template, form=form, layer=layer, device=device)
+        super().__init__((model, tokenizer), templates, form=form, layer=layer, device=device)
         tokenizer.add_tokens([PLACEHOLDER])
         self._placeholder = int(tokenizer.convert_tokens_to_ids(PLACEHOLDER))
         self._start, self._end = start, end

@@ -23,7 +23,7 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn.adapter_folder import AdapterBase, copy_adapter, find_base, is_adapter, offer_bases
 from bench.nn.architecture import is_bidirectional_decoder
 from bench.nn.backbone import TransformerEncoder, silence_libraries
-from bench.nn.decoders import TemplateEncoder
+from bench.nn.decoders import OneWordEncoder, TemplateEncoder
 from bench.nn.model_metadata import format_front_matter
 from bench.nn.prompt_prefix import DOCUMENT, QUERY, PrefixedEncoder
 from bench.nn.static_encoder import StaticEncoder, load_static, save_static
@@ -43,6 +43,7 @@ _MODES = {
     "last": "pooling_mode_lasttoken",
     "weighted_mean": "pooling_mode_weightedmean_tokens",
 }  # sentence-transformers has these
+_FORMS = ("released", "paper")  # of a sentence in a one-word prompt
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 _FRONT_MATTER = """---
@@ -88,6 +89,10 @@ _SUM = (
 _PLAIN = (
     "The folder is a plain transformers folder. sentence-transformers has no such pooling: it would "
     "silently take the mean of the tokens."
+)
+_ONE_WORD = (
+    "The folder is a plain transformers folder. The vector is the last token's state of a prompt around "
+    "the sentence, which `bench.json` has. sentence-transformers can't put text behind a sentence."
 )
 _SEES_PADDING = (
     "The folder is a plain transformers folder. Padding changes this architecture's vectors: "
@@ -175,7 +180,7 @@ def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
     """Return the parts of a sum, or the encoder; raises InputError for an unsupported kind."""
     parts = encoder.parts if isinstance(encoder, SumEncoder) else (encoder,)
     for part in map(_strip_prompts, parts):
-        if isinstance(part, TemplateEncoder):
+        if isinstance(part, TemplateEncoder) and type(part) is not OneWordEncoder:
             what = f"a decoder's folder can't keep the template '{part.template}' around a sentence"
             hint = "name the method with the folder that it was made from: its weights are unchanged"
             raise InputError(what, expected="an encoder with prompts before a sentence", hint=hint)
@@ -245,26 +250,32 @@ def _write_part(part: Encoder, folder: Path, *, adapter: bool) -> None:
         _write_weights(encoder, folder)
     with silence_libraries():
         tokenizer.save_pretrained(folder)
-    settings = {
-        "schema": SCHEMA,
-        "kind": "transformer",
-        "pooling": encoder.pooling,
-        "first_layer": encoder.first_layer,
-        "template": encoder.prompt.text if encoder.prompt else None,
-        "max_length": encoder.max_length,
-        "dim": encoder.dim,
-    }
-    if is_bidirectional_decoder(encoder.model.config):
-        settings["attention"] = BIDIRECTIONAL
-    if isinstance(part, PrefixedEncoder):
-        settings["prompts"] = part.used
-    _write_json(folder / SETTINGS, settings)
+    _write_json(folder / SETTINGS, _describe_settings(part, encoder))
     if _fits_sentence_transformers(encoder):
         _write_sentence_transformers(encoder, folder)
         if isinstance(part, PrefixedEncoder):
             prompts = {kind or "any": text for kind, text in part.used.items()}
             config = {"prompts": prompts, "default_prompt_name": "any", "similarity_fn_name": part.similarity}
             _write_json(folder / "config_sentence_transformers.json", config)
+
+
+def _describe_settings(part: Encoder, encoder: TransformerEncoder) -> dict[str, Any]:
+    """Return the content of ``bench.json``."""
+    sizes = {"max_length": encoder.max_length, "dim": encoder.dim}
+    if isinstance(encoder, OneWordEncoder):
+        prompt = {"template": encoder.template, "form": encoder.form, "layer": encoder.layer}
+        return {"schema": SCHEMA, "kind": "one word", **prompt, **sizes}
+    settings = {
+        "schema": SCHEMA,
+        "kind": "transformer",
+        "pooling": encoder.pooling,
+        "first_layer": encoder.first_layer,
+        "template": encoder.prompt.text if encoder.prompt else None,
+        **sizes,
+    }
+    if is_bidirectional_decoder(encoder.model.config):
+        settings["attention"] = BIDIRECTIONAL
+    return settings | ({"prompts": part.used} if isinstance(part, PrefixedEncoder) else {})
 
 
 def _write_weights(encoder: TransformerEncoder, folder: Path) -> None:
@@ -289,7 +300,8 @@ def _write_modules(folder: Path, first: str, second: str) -> None:
 def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
     if isinstance(encoder, StaticEncoder):
         return True
-    return encoder.pooling in _MODES and not encoder.sees_padding
+    prompted = isinstance(encoder, OneWordEncoder)
+    return encoder.pooling in _MODES and not encoder.sees_padding and not prompted
 
 
 def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
@@ -331,8 +343,7 @@ def _format_readme(
     elif _fits_sentence_transformers(_strip_prompts(encoder)):
         library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
     else:
-        why = _SEES_PADDING if _strip_prompts(encoder).pooling in _MODES else _PLAIN
-        library, loading = "transformers", _WITH_BENCH.format(why=why)
+        library, loading = "transformers", _WITH_BENCH.format(why=_explain_loading(_strip_prompts(encoder)))
     if any(is_bidirectional_decoder(part.model.config) for part in _list_transformers(encoder)):
         loading += _BOTH_WAYS
     matter = format_front_matter(about)
@@ -342,6 +353,13 @@ def _format_readme(
         names = json.dumps([base.name for base in bases], ensure_ascii=False)
         matter = f"base_model: {names}\nbase_model_relation: adapter\n{matter}"
     return _FRONT_MATTER.format(library=library, about=matter) + card + loading
+
+
+def _explain_loading(encoder: TransformerEncoder) -> str:
+    """Return the reason why sentence-transformers can't give the encoder's vectors."""
+    if isinstance(encoder, OneWordEncoder):
+        return _ONE_WORD
+    return _SEES_PADDING if encoder.pooling in _MODES else _PLAIN
 
 
 def _load_part(folder: Path, device: str) -> Encoder:
@@ -354,7 +372,35 @@ def _load_part(folder: Path, device: str) -> Encoder:
             raise _damage_error(file, f"dim {values['dim']}", f"{table.dim}, as the table says")
         table.facts["pooling_from"] = SETTINGS
         return table
+    if not is_adapter(folder) and not (folder / "model.safetensors").is_file():
+        raise _damage_error(folder, "the weights are missing", "model.safetensors")
+    if _parse_object(file).get("kind") == "one word":
+        return _load_one_word(folder, device)
     return _load_transformer(folder, device)
+
+
+def _load_one_word(folder: Path, device: str) -> Encoder:
+    """Load a causal model that reads sentences in a prompt."""
+    file = folder / SETTINGS
+    types = {"template": str, "form": str, "layer": int, "max_length": int, "dim": int}
+    values = _read_settings(file, types, kind="one word")
+    template, form = values["template"], values["form"]
+    if form not in _FORMS:
+        raise _damage_error(file, f"form {form!r}", f"one of {', '.join(_FORMS)}")
+    if template.count("{sentence}") != 1 or not template.isprintable():
+        raise _damage_error(file, f"template {template!r}", "text with {sentence} once")
+    encoder = OneWordEncoder(folder, template, form=form, layer=values["layer"], device=device)
+    _check_sizes(encoder, values, file)
+    return encoder
+
+
+def _check_sizes(encoder: TransformerEncoder, values: Mapping[str, Any], file: Path) -> None:
+    """Raise DataError unless model and tokenizer have the sizes that the settings say."""
+    for name in ("max_length", "dim"):
+        actual = getattr(encoder, name)
+        if actual != values[name]:
+            raise _damage_error(file, f"{name} {values[name]}", f"{actual}, as model and tokenizer say")
+    encoder.facts["pooling_from"] = SETTINGS
 
 
 def _load_transformer(folder: Path, device: str) -> Encoder:
@@ -368,8 +414,6 @@ def _load_transformer(folder: Path, device: str) -> Encoder:
     template = values["template"]
     if (template is not None) != (values["pooling"] == "mask") or not (template or "").isprintable():
         raise _damage_error(file, f"template {template!r}", "text for pooling 'mask', else null")
-    if not is_adapter(folder) and not (folder / "model.safetensors").is_file():
-        raise _damage_error(folder, "the weights are missing", "model.safetensors")
     encoder = TransformerEncoder(
         folder,
         values["pooling"],
@@ -377,17 +421,11 @@ def _load_transformer(folder: Path, device: str) -> Encoder:
         template="auto" if template is None else template,
         device=device,
     )
-    for name in ("max_length", "dim"):
-        actual = getattr(encoder, name)
-        if actual != values[name]:
-            raise _damage_error(file, f"{name} {values[name]}", f"{actual}, as model and tokenizer say")
-    attention = values.get("attention", BIDIRECTIONAL)
-    if attention != BIDIRECTIONAL or (
-        "attention" in values and not is_bidirectional_decoder(encoder.model.config)
-    ):
+    _check_sizes(encoder, values, file)
+    attention, real = values.get("attention"), is_bidirectional_decoder(encoder.model.config)
+    if attention not in (None, BIDIRECTIONAL) or (attention is not None and not real):
         expected = f"{BIDIRECTIONAL}, with is_causal: false in config.json"
         raise _damage_error(file, f"attention {attention!r}", expected)
-    encoder.facts["pooling_from"] = SETTINGS
     prompts = values.get("prompts")
     if prompts is None:
         return encoder

@@ -219,6 +219,8 @@ def describe_unread_settings(folder: Path, pooling: str, *, prompted: bool = Fal
         return "it is a CrossEncoder, which scores pairs by a head: hf: leaves the head out"
     if kind != "SentenceTransformer":
         return f"it is a {kind}, of which hf: reads the transformer alone"
+    if read_json_object(folder / "bench.json").get("kind") == "one word":
+        return "its prompt around a sentence is not read: exported: reads it"
     unread = []
     poolings = [name for names in _list_poolings(folder) for name in names]
     if poolings and poolings != [pooling]:

@@ -24,6 +24,7 @@ from bench.papers.item_cells import ItemCell, cell_methods, lay_out_cells
 from bench.papers.paper_items import Item
 from bench.plan.backbones import backbone_shape, profile_backbone
 from bench.plan.cell_expansion import make_cells
+from bench.plan.profile_costs import SUSTAINED
 from bench.records.record import RecordPlace, safe_name, sum_training_seconds
 from bench.records.store import ResultStore
 from bench.registry import discover
@@ -171,7 +172,7 @@ def gpu_hours(works: Iterable[ItemPlan]) -> float:
         for text, _, seed in missing_runs(work):
             for stage in paper_compute.method_stages(text, work.spec.profile):
                 stages.add((work.spec.profile, seed, stage))
-    return sum(stage.operations for _, _, stage in stages) / paper_compute.SUSTAINED / 3600
+    return sum(stage.operations for _, _, stage in stages) / SUSTAINED / 3600
 
 
 def cpu_seconds(work: ItemPlan) -> tuple[float, int]:

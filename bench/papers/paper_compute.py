@@ -10,35 +10,27 @@ from types import MappingProxyType
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.method_card import OptionValue
+from bench.plan import cost_arithmetic
 from bench.plan.cell_expansion import profile_options
+from bench.plan.cost_arithmetic import read_architecture
+from bench.plan.profile_costs import DEV_TOKENS, LABELLED, LIKE_SIMCSE, SENTENCES, SHORT, SUSTAINED
 from bench.registry import discover
 from bench.stages import PAIRS, ComposedMethod, StageSpec, TrainedMethod, planned_steps
 
-SENTENCES = 1_000_000
-LABELLED = 275_601
-"""Triplets of SimCSE's NLI file."""
 SEEDS = 5
 """Of the whole grid."""
-SUSTAINED = 30e12
-"""Assumed float32 operations a second of one H200 in training: 45% of the 67e12 that NVIDIA states."""
-DEV_TOKENS = 47_750
-"""Of STS-B dev, 2,909 distinct sentences, in BERT's word pieces."""
 SUITE_TOKENS = 372_650
 """Of sts7, 26,083 distinct sentences."""
-LAYERS, WIDTH, INNER = 12, 768, 3072
 
-LIKE_SIMCSE = ("sub_encoder", "edfse_sub")
-"""Stages of other names that train as SimCSE does."""
 STUDENT = 3.0
 TOWERS = {"tncse": 2, "jtcse": 2, "tncse_uc": 3, "jtcse_uc": 3, "edfse": 6}
 """Forward passes of methods that add several encoders, also as teachers."""
-SHORT = 16
-"""Mean tokens of an evaluated sentence."""
 
 
 def token_operations(length: int) -> float:
     """Return the operations of a token in BERT-base's forward pass of so many, 2 a multiplication."""
-    return LAYERS * (2 * (4 * WIDTH**2 + 2 * WIDTH * INNER) + 4 * length * WIDTH)
+    sized = read_architecture(profiles.load_profile("bert-base").architecture)
+    return cost_arithmetic.token_operations(sized, length) if sized else 0.0
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from bench.method_card import NEEDS
 from bench.plan.backbones import find_missing_needs
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import describe_short_text, find_short_texts
+from bench.plan.lora_checks import check_lora
 from bench.registry import METHODS, discover
 
 
@@ -128,4 +129,9 @@ def find_input_errors(
         hint = f"bench show hf:{lack.model.path} lists the methods that can train on it"
         what = f"{lack.model.name} lacks {NEEDS[lack.need.what]}"
         errors.append(InputError(what, expected="another --backbone", hint=hint))
+    if not errors and not any(option.startswith("lora_") for option in given):
+        try:
+            check_lora(cells[:1])
+        except InputError as error:
+            errors.append(error)
     return errors

@@ -21,7 +21,7 @@ from bench.nn import folder_facts, model_folder
 from bench.nn.adapter_folder import is_adapter
 from bench.nn.adapter_view import open_plain_folder
 from bench.nn.folder_checks import check_model_files
-from bench.nn.folder_facts import FolderFacts, list_model_types
+from bench.nn.folder_facts import FolderFacts
 from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
@@ -43,7 +43,11 @@ def profile_backbone(profile: Profile, data: Path | None) -> ModelFolder:
     where, own = f"profile {profile.name}", profile.backbone
     reference = profiles.backbone_reference(profile)
     if not profiles.makes_backbone(profile):
-        return model_folder.resolve_folder(reference, where=where, name=own["name"])
+        try:
+            return model_folder.resolve_folder(reference, where=where, name=own["name"])
+        except InputError as error:
+            error.hint = "; ".join(filter(None, (error.hint, own.get("access")))) or None
+            raise
     settings = {**profiles.load_profile(own["profile"]).pretrain, "steps": own["steps"]}
     recipe = _recipe_hash(settings, _SEED, own["from"], own["text"])
     path = Path(reference or backbone_cache_folder() / f"{own['name']}-{recipe[:12]}")
@@ -111,6 +115,7 @@ def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) 
 
 _TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))  # needs of every training of a transformer
 _POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN}
+_MOST_REFUSED = 8  # methods that an error names besides the first
 _TRAIN_LAST = "train_pooling=last"  # the way out for want of a first token that sees the sentence
 
 
@@ -252,6 +257,8 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
     """Return whether a folder fulfils one of ``bench.method_card.NEEDS``, as far as its files show."""
     asks_dropout = any(bool(value) for name, value in options.items() if name.split(".")[-1] == "dropout")
     adapters_drop = bool(options.get("lora_rank") and options.get("lora_dropout"))
+    # an unlisted kind that looks like an encoder; others are found when the model is loaded
+    reads_both_sides = facts.layered or facts.mask_token or facts.pooler_layer is False
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
         needs.LAYERS: facts.layered,
@@ -266,7 +273,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
-        needs.DECODER: facts.causal is True or facts.kind in list_model_types("causal"),
+        needs.CAUSAL: facts.causal or not reads_both_sides,
         needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False
@@ -274,7 +281,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
 
 def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
     """Return one error for all refused methods: the first in full, of the others their needs."""
-    first = refused[0][0]
+    first, named = refused[0][0], refused[1 : 1 + _MOST_REFUSED]
     cell, part, need, model = first.cell, first.part, first.need, first.model
     if cell.card.takes_path:
         where, name = "--methods", model.name
@@ -284,13 +291,15 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         where, name = "--backbone", f"the backbone {model.name}"
         if need.of:
             where, name = "--methods", f"{part.card.name}.{need.of}: {model.name}"
-        options = dict.fromkeys(filter(None, map(_suggest_options, refused)))
+        options = dict.fromkeys(filter(None, map(_suggest_options, [refused[0], *named])))
         expected = " or ".join(["another model", *options])
         hint = f"bench show hf:{model.path} lists the methods that can train on it"
     if kind := read_backbone_facts(model).kind:
         name += f" ({kind})"
     through = "" if part is cell else f", by its {part.card.name},"
-    others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in refused[1:])
+    others = "".join(f"; {lack.cell.describe()} {NEEDS[lack.need.what]}" for lack, *_ in named)
+    if more := len(refused) - 1 - len(named):
+        others += f"; and {more} more"
     what = f"{cell.describe()}{through} needs {NEEDS[need.what]}, which {name} hasn't got{others}"
     return InputError(what, where=where, expected=expected, hint=hint)
 

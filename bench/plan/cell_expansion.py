@@ -20,6 +20,7 @@ from bench.method_card import MethodCard, OptionValue
 from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length
+from bench.plan.untuned_rates import note_untuned_rate
 from bench.records.filesystem import model_stem
 from bench.registry import METHODS, discover
 from bench.stages import ComposedMethod, TrainedMethod, copy_name
@@ -150,9 +151,14 @@ def make_cells(
         other = make_bare_cell(MethodRequest(match, match), spec, profile, corpus_size, (*matching, match))
         length = compute_matching_length(match, other, options, corpus_size)
         options |= {name: value for name, value in length.items() if name not in given}
-    notes = (profile.note,) if profile.note and card.needs_backbone and spec.backbone is None else ()
+    notes: list[str] = []
+    if spec.backbone is None:
+        notes += [profile.note] if profile.note and card.needs_backbone else []
+        notes += note_untuned_rate(identity, card, options, base, profile)
     sorted_options = tuple(sorted(options.items()))
-    cell = Cell(label, identity, card, sorted_options, model, None, notes=notes, auxiliaries=auxiliaries)
+    cell = Cell(
+        label, identity, card, sorted_options, model, None, notes=tuple(notes), auxiliaries=auxiliaries
+    )
     if card.deterministic:
         return [cell]
     cell = replace(cell, ranks=spec.ranks, train_precision=spec.train_precision, compiled=spec.compiled)

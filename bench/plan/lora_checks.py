@@ -35,7 +35,7 @@ def check_lora(cells: Iterable[Cell]) -> None:
 
 def _check_unused(part: Cell, options: Mapping[str, Any]) -> None:
     for name, default in _DEFAULTS.items():
-        if options.get(name, default) != default:
+        if options.get(name, default) not in (default, part.card.defaults.get(name, default)):
             raise InputError(
                 f"{name}={options[name]} has no effect with lora_rank=0, which trains all weights",
                 where=part.describe(),
@@ -73,14 +73,15 @@ def _check_settings(part: Cell, settings: LoraSettings) -> None:
 
 
 def describe_rates(cells: Iterable[Cell]) -> Iterator[str]:
-    """Yield a note for each row that trains adapters at a rate for all weights."""
+    """Yield a note for each row that trains adapters at a rate for all weights, its own card's excepted."""
     for method, cell in {cell.method: cell for cell in cells}.items():
-        if cell.card.defaults.get("lora_rank"):  # a method of adapters, whose rates are for them
-            continue
         low = []
         for role, owner, stage in cell.named_stages:
             config = dict(stage.spec.config)
-            if owner is cell and config.get("lora_rank") and float(config.get("lr", 1.0)) < _LOW_RATE:
+            own = owner.card.defaults
+            chosen = not own.get("lora_rank") or config.get("lr") != own.get("lr")
+            low_rate = config.get("lora_rank") and float(config.get("lr", 1.0)) < _LOW_RATE
+            if owner is cell and low_rate and chosen:
                 low.append(f"{role} lr={config['lr']:g}")
         if low:
             yield f"{method}: {', '.join(low)} suits all weights; adapters mostly need more, such as lr=1e-3"

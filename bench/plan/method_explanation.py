@@ -9,10 +9,12 @@ from bench.config import profiles
 from bench.config.run_spec import MethodRequest, RunSpec
 from bench.data.training_data import TrainingData, read_training_data
 from bench.errors import InputError
-from bench.method_card import MethodCard, OptionValue
+from bench.method_card import OptionValue
 from bench.plan import cell_expansion
 from bench.plan.cell import Cell
+from bench.plan.cost_arithmetic import read_architecture
 from bench.plan.job import MATCHED
+from bench.plan.profile_costs import SUSTAINED, describe_cell_rate, estimate_stages
 from bench.registry import METHODS
 from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_sentences, planned_steps
 
@@ -55,21 +57,22 @@ def explain_method(request: MethodRequest, spec: RunSpec) -> MethodExplanation:
     for name, stage in stages:
         count = len(training.texts[stage.text].sentences) if training and stage.text == PAIRS else size
         described.append((name, _describe_training(stage, count)))
-    facts = _list_facts(card, spec, profile, training, texts, [name for name, _ in stages])
+    facts = _list_facts(cell, spec, profile, training, texts, [name for name, _ in stages])
     options = tuple((name, value, sources.get(name, "card")) for name, value in cell.options)
     title = f"{cell.method} in profile {profile.name}"
     return MethodExplanation(title, tuple(facts), tuple(described), options)
 
 
 def _list_facts(
-    card: MethodCard,
+    cell: Cell,
     spec: RunSpec,
     profile: profiles.Profile,
     training: TrainingData | None,
     texts: set[str],
     stages: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (what, text) of models, texts, suites and budget."""
+    """Yield (what, text) of models, texts, suites, budget and costs."""
+    card = cell.card
     if card.needs_backbone:
         yield "backbone", spec.backbone or profile.backbone["name"]
     if stages:
@@ -86,6 +89,22 @@ def _list_facts(
     if profile.budget is not None and any("/" not in name for name in stages):
         own_table = card.name in profile.methods and not profile.budget.equal
         yield "budget", f"its own table in profile {profile.name}" if own_table else profile.budget.text
+    if stages and spec.backbone is None:
+        yield from _list_costs(cell, profile)
+
+
+def _list_costs(cell: Cell, profile: profiles.Profile) -> Iterator[tuple[str, str]]:
+    """Yield the source of the rate, and what the training takes, where the profile states them."""
+    card = cell.card
+    if rate := describe_cell_rate(cell, profile):
+        yield "rate", rate
+    sized, method = read_architecture(profile.architecture), METHODS.get(card.name)
+    if sized is None or not isinstance(method, TrainedMethod):
+        return
+    if cost := estimate_stages(method.stages(dict(cell.options)), card, sized):
+        yield "weights", f"{cost.parameters / 1e6:,.1f} M, {cost.trained / 1e6:,.1f} M trained"
+        yield "memory", f"{cost.format_memory()} (arithmetic, float32)"
+        yield "hours", f"{cost.format_hours()} (arithmetic, {SUSTAINED / 1e12:.0f} TFLOP/s)"
 
 
 def _walk_stages(cell: Cell) -> Iterator[tuple[str, StageSpec]]:

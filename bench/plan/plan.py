@@ -39,6 +39,7 @@ from bench.plan.job import Job, add_stages, make_job
 from bench.plan.lora_checks import describe_rates
 from bench.plan.plugin_forms import choose_plugin_forms
 from bench.plan.pooling_notes import describe_poolings
+from bench.plan.profile_costs import describe_untuned
 from bench.plan.unused_options import describe_unused_options
 from bench.records.filesystem import check_new_campaign, check_new_name, safe_name
 from bench.records.fingerprint import find_fact_differences
@@ -239,6 +240,8 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     suites = {suite_label(name): tasks for name, tasks in suites.items()}
     row_texts = {cell.method: _training_texts(cell) for cell in cells}
     notes = (*describe_unused_options(spec, row_texts), *describe_poolings(cells), *describe_rates(cells))
+    if spec.backbone is None:
+        notes += tuple(describe_untuned(cells, profile))
     return Plan(spec, jobs, suites, store, training, ids, left_out + short, notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from bench.errors import InputError
 from bench.method_card import Option, OptionValue
@@ -40,6 +41,14 @@ ENCODER_OPTIONS = (
     ),
     Option("checkpoint_layers", False, "compute the layers again in the backward pass, to save memory"),
 )
+
+
+def encoder_options(**defaults: OptionValue) -> tuple[Option, ...]:
+    """Return the options with other defaults, such as adapters that a method always trains."""
+    given = (defaults.get(option.name, option.default) for option in ENCODER_OPTIONS)
+    return tuple(
+        replace(option, default=default) for option, default in zip(ENCODER_OPTIONS, given, strict=True)
+    )
 
 
 def find_train_pooling(config: Mapping[str, OptionValue], own: str) -> str:

@@ -108,7 +108,13 @@ def test_metaeol_is_the_mean_over_its_prompts(
 
 
 def prepended_by_loops(
-    folder: Path, sentence: str, start: int, end: int, layer: int, vector: torch.Tensor
+    folder: Path,
+    sentence: str,
+    start: int,
+    end: int,
+    layer: int,
+    vector: torch.Tensor,
+    prompt: str = 'This sentence : <PST> "*sent 0*" means in one word:"',
 ) -> FloatArray:
     """Fu et al.'s forward pass of one prompt, layer by layer, in a Llama."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
@@ -118,7 +124,7 @@ def prepended_by_loops(
     model.resize_token_embeddings(len(tokenizer))
     with torch.no_grad():
         model.embed_tokens.weight[mark] = vector
-        text = f'This sentence : <PST> "{released(sentence)}" means in one word:"'
+        text = prompt.replace("*sent 0*", released(sentence))
         ids = torch.tensor([tokenizer(text)["input_ids"]])
         place = int((ids[0] == mark).nonzero()[0])
         states = model.embed_tokens(ids)
@@ -149,6 +155,36 @@ def test_the_last_state_is_put_before_the_sentence(
         np.testing.assert_allclose(own, expected, rtol=1e-4, atol=2e-5)
 
 
+PREPENDED = {
+    "pretended_cot": ['After thinking step by step , this sentence : <PST> "*sent 0*" means in one word:"'],
+    "knowledge_enhancement": [LEAD_INS["knowledge_enhancement"].replace('"*sent', '<PST> "*sent')],
+    "metaeol": [task.replace('"*sent', '<PST> "*sent') for task in TASKS],
+}
+"""Of evaluate.py (cc41b58), plan tp: cot, ke, and two of metaeol's eight."""
+
+
+@pytest.mark.parametrize("prompt", PREPENDED)
+def test_the_prompts_of_token_prepending(
+    folders: dict[str, Path], prompt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bench.baselines import token_prepending
+
+    assert len(token_prepending._PROMPTS["metaeol"]) == 8
+    plain = tuple(task.replace("*sent 0*", "{sentence}") for task in TASKS)
+    assert set(plain) < set(token_prepending._PROMPTS["metaeol"])
+    monkeypatch.setitem(token_prepending._PROMPTS, "metaeol", plain)
+    encoder: Any = built("token_prepending", folders["llama"], seed=3, prompt=prompt, start=0, end=2)
+    assert (encoder.facts.get("templates") == 2) is (prompt == "metaeol")
+    vector = torch.randn(encoder.dim, generator=torch.Generator().manual_seed(3))
+    vectors = encoder.encode(SENTENCES)
+    for sentence, own in zip(SENTENCES, vectors, strict=True):
+        states = [
+            prepended_by_loops(folders["llama"], sentence, 0, 2, -2, vector, text)
+            for text in PREPENDED[prompt]
+        ]
+        np.testing.assert_allclose(own, np.mean(states, axis=0), rtol=1e-4, atol=2e-5)
+
+
 def test_the_seed_draws_the_placeholder(folders: dict[str, Path]) -> None:
     one, again, other = (
         built("token_prepending", folders["llama"], seed=seed).encode(SENTENCES) for seed in (1, 1, 2)
@@ -172,9 +208,9 @@ def test_a_model_stays_as_it_was(folders: dict[str, Path]) -> None:
     plain = OneWordEncoder(loaded)
     before = plain.encode(SENTENCES)
     template = 'This sentence : <PST> "{sentence}" means in one word:"'
-    PrependedEncoder(loaded, template, start=0, end=2, seed=1).encode(SENTENCES)
+    PrependedEncoder(loaded, [template], start=0, end=2, seed=1).encode(SENTENCES)
     assert np.array_equal(plain.encode(SENTENCES), before)
     with pytest.raises(InputError, match="no single <PST> before"):
-        PrependedEncoder(loaded, '"{sentence}" <PST>:', start=0, end=2, seed=1)
+        PrependedEncoder(loaded, [template, '"{sentence}" <PST>:'], start=0, end=2, seed=1)
     with pytest.raises(InputError, match="start 2 and end 2"):
-        PrependedEncoder(loaded, template, start=2, end=2, seed=1)
+        PrependedEncoder(loaded, [template], start=2, end=2, seed=1)

@@ -74,7 +74,8 @@ def test_campaigns_are_listed_with_what_they_hold(cli: Cli, tmp_path: Path) -> N
 def test_a_plugins_methods_are_listed_alone(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(read_starter_files()["method.py"])
     for _ in range(2):  # the second time it is loaded already
-        (line,) = cli("list", "methods", "--plugin", "mine.py")[1].splitlines()
+        heading, line = cli("list", "methods", "--plugin", "mine.py")[1].splitlines()
+        assert heading.startswith("# contrastive: ")
         assert line.startswith("align_uniform ")
     said = refusal(cli, "list", "suites", "--plugin", "mine.py")
     assert missing_facts(said, "--plugin", "suites", "bench list methods") == []

@@ -18,6 +18,7 @@ from bench.errors import DataError
 from bench.losses.twin_losses import ltn
 from bench.plan.plan import make_plan
 from bench.reports.tables.sweep_tables import norm_factor, sweep_grids
+from tests.support.architectures import tiny
 from tests.support.campaigns import make_record
 from tests.support.cli import Cli, refusal
 from tests.support.messages import check_error, missing_facts, numbers_in
@@ -50,6 +51,7 @@ def sweep(cli: Cli, tiny_bert: Path, corpus: Path) -> Cli:
         ("unsee_architectures", 12, "unsee_vicreg[architecture=projection]"),
         ("unsee_depth_online_projection", 20, " ".join(map(DEEP.format, range(1, 6)))),
         ("unsee_mlp", 20, "unsee_byol[layers=1] unsee_corinfomax[layers=5]"),
+        ("decoder_pooling", 25, "untrained[pooling=last] prompteol_cse"),
         ("crop_views", 4, "crop crop[dropout=0] crop[views=dropout] crop[views=dropout_span]"),
         ("norm_ratio", 0, ""),
     ],
@@ -71,6 +73,30 @@ def test_grids_over_methods_hold_every_baseline_that_trains() -> None:
     assert len(list(SWEEPS["sick"].points(Backbone(4, False)))) == 2 * (2 + len(baselines))
     pairs = [p.method for p in SWEEPS["dual_ensembles"].points(Backbone(4, False))]
     assert "ensemble:simcse[text=a+sick]+simcse[text=b+sick]" in pairs
+
+
+def test_poolings_of_a_decoder(cli: Cli, tmp_path: Path, corpus: Path) -> None:
+    folder = tiny("gpt2", tmp_path / "gpt2", length=128)
+    corpus.write_text("".join(f"The doctor reads book {number}.\n" for number in range(300)))
+    where = ["--suite", "toy", "--seeds", "1", "--dev", "toy"]
+    where += ["--backbone", str(folder), "--corpus", str(corpus)]
+    error = refusal(cli, "sweep", "pooling", *where, "--dry-run")
+    assert not missing_facts(error, "gpt2 is a causal decoder", "bench sweep decoder_pooling")
+    sets = ("--set", "prompteol_cse.lora_rank=4")
+    code, out, err = cli("sweep", "decoder_pooling", *where, *sets, "--dry-run")
+    assert code == 0, err
+    points = list(SWEEPS["decoder_pooling"].points(Backbone(2, pooler=False)))
+    assert f"{len(points)} of {len(points)} cells" in out
+    methods = [point.method for point in points]
+    assert {"simcse[train_pooling=last,pooling=avg]", "prompteol_cse"} < set(methods)
+    assert not any("cls" in method or method.startswith(("tncse", "promptbert")) for method in methods)
+    code, _, error = cli("sweep", "single", *where, "--dry-run")
+    assert (code, "simcse[text=train+sick] seed 1 needs a first token" in error) == (2, True)
+    for row in (f"prompteol:{folder}", f"pretended_cot:{folder}", f"metaeol:{folder}", "prompteol_cse"):
+        error = refusal(cli, "run", "--methods", f"{row}[pooling=avg]", *where[:2], "--dry-run")
+        assert "has no option 'pooling'" in error
+    line = ("run", "--methods", f"compressed[of=metaeol:{folder},dims=8]", *where[:2], "--dry-run")
+    assert cli(*line)[0] == 0
 
 
 def test_dry_run_of_a_sweep(sweep: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

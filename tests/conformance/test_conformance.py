@@ -233,7 +233,6 @@ MADE = (
     "knowledge_enhancement:DECODER",
     "metaeol:DECODER",
     "token_prepending:DECODER",
-    "llm2vec",
     "compressed[of=untrained,dims=8]",
     "st:SENTENCES",
     "exported:EXPORTED",
@@ -279,7 +278,13 @@ def two_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COSTLY = [name for name in (*load_methods("all"), *MADE) if name not in CHEAP]
-ALIKE = ("llm2vec", "metaeol:DECODER", "knowledge_enhancement:DECODER", "tncse", "bsl", "sncse", "angle")
+ALIKE = (
+    "metaeol:DECODER",
+    "knowledge_enhancement:DECODER",
+    *("tncse", "bsl", "sncse", "angle", "arccon", "barlow", "mixcse", "tncse_single"),
+    "sup_prompteol_cse",
+    "llm2vec",
+)
 LEFT_OUT = {*left_out(), *ALIKE}  # their parts are in others too
 SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in COSTLY if m not in LEFT_OUT]
 LONG = [pytest.param(m, marks=(pytest.mark.slow, pytest.mark.long)) for m in COSTLY if m in LEFT_OUT]
@@ -290,9 +295,7 @@ def test_a_method_passes(
     method: str, scratch: Path, models: dict[str, str], two_layers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BENCH_CHECKPOINTS", models["RELEASED"])
-    needs_decoder = method in METHODS.names() and METHODS.get(method).card.needs_decoder
-    backbone = models["DECODER"] if needs_decoder else str(two_layers)
-    monkeypatch.setattr(profiles, "backbone_reference", lambda profile: backbone)
+    monkeypatch.setattr(profiles, "backbone_reference", lambda profile: str(two_layers))
     for name, path in models.items():
         method = method.replace(name, path)
     found = check_method(method, scratch)

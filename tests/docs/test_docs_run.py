@@ -91,7 +91,7 @@ def test_what_reproduces_the_papers_is_planned() -> None:
 @pytest.mark.minutes
 @pytest.mark.parametrize(
     ("papers", "first"),
-    [(False, True), *(pytest.param(*of, marks=pytest.mark.long) for of in ((False, False), (True, None)))],
+    [(False, True), *(pytest.param(*of, marks=pytest.mark.long) for of in ((False, None), (True, None)))],
 )
 @pytest.mark.usefixtures("clone")
 def test_the_commands_of_readme_and_docs_run(papers: bool, first: bool | None) -> None:

@@ -161,9 +161,27 @@ def test_decoders_and_prompts_in_all_loaders(tmp_path: Path, kind: str, pooling:
         np.testing.assert_allclose(other.encode_as(SENTENCES, side), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("made", [OneWordEncoder, EchoEncoder])
-def test_templates_around_a_sentence_are_refused(tmp_path: Path, made: Any) -> None:
-    encoder = made(tiny("gpt2", tmp_path / "gpt2"))
+@pytest.mark.parametrize("form", ["released", "paper"])
+def test_a_one_word_prompt_is_kept(tmp_path: Path, form: str) -> None:
+    template = 'So "{sentence}" is:"'
+    encoder = OneWordEncoder(tiny("gpt2", tmp_path / "gpt2"), template, form=form, layer=-2)
+    export_encoder(encoder, tmp_path / "out", CARD)
+    loaded: Any = load_encoder(tmp_path / "out")
+    assert loaded.token_ids(SENTENCES) == encoder.token_ids(SENTENCES)
+    check_equal(loaded.encode(SENTENCES), encoder.encode(SENTENCES))
+    assert loaded.facts == {**encoder.facts, "pooling_from": "bench.json"}
+    assert not (tmp_path / "out" / "modules.json").exists()
+    assert "can't put text behind a sentence" in readme(tmp_path / "out")
+    file = tmp_path / "out" / "bench.json"
+    for name, value in (("form", "other"), ("template", "none"), ("layer", -9), ("dim", 3), ("kind", "x")):
+        file.write_text(json.dumps({**(kept := json.loads(file.read_text())), name: value}))
+        with pytest.raises((DataError, InputError)):
+            load_encoder(tmp_path / "out")
+        file.write_text(json.dumps(kept))
+
+
+def test_templates_with_a_sentence_twice_are_refused(tmp_path: Path) -> None:
+    encoder = EchoEncoder(tiny("gpt2", tmp_path / "gpt2"))
     with pytest.raises(InputError, match=r"template '.*\{sentence\}.*'"):
         export_encoder(encoder, tmp_path / "out", CARD)
     assert not (tmp_path / "out").exists()

@@ -62,6 +62,8 @@ TWO_STEPS = " ".join(
         ("promptbert", "bart", "position ids"),
         ("untrained", "mistral", "first token"),
         ("unsee_barlow", "mamba", "dropout"),
+        ("prompteol_cse[lora_rank=4]", "modernbert", "causal"),
+        ("sup_prompteol_cse[lora_rank=4]", "t5", "causal"),
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])
@@ -295,8 +297,11 @@ def test_the_report_matches_every_training(
     """Each "yes" of the table in docs/backbones.md trains a step, each "-" is refused in the plan."""
     facts, folder = read_folder_facts(zoo(backbone)), str(zoo(backbone))
     able = [name for name in TRAINING if find_first_lack(name, facts) is None]
+    prompted = [name for name in able if name in ("prompteol_cse", "sup_prompteol_cse")]
+    few = ("lora_rank=4", "max_length=16", "steps=1", "eval_every=1", "batch_size=8")
+    sets = [part for name in prompted for one in few for part in ("--set", f"{name}.{one}")]
     with shortened():
-        code, _, err = cli(*RUN.split(), folder, "--methods", ",".join(able), as_is=True)
+        code, _, err = cli(*RUN.split(), folder, "--methods", ",".join(able), *sets, as_is=True)
         assert code == 0, err
         assert len(records(tmp_path)) == len(able)
         for name in set(TRAINING) - set(able):

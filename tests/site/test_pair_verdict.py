@@ -85,7 +85,7 @@ def test_rounding_keeps_the_side_of_an_end_near_zero() -> None:
     assert [round_p_value(p) for p in (0.04996, 0.00012, 3.4e-7, 0.0)] == [0.05, 0.0001, 3e-7, 0.0]
 
 
-@pytest.mark.parametrize("campaign", ["mini", "unsee"])
+@pytest.mark.parametrize("campaign", ["mini", pytest.param("unsee", marks=pytest.mark.long)])
 def test_numbers_are_those_of_the_command(campaign: str) -> None:
     """Every pair of committed records, in the order of the file and in the other one."""
     (block,) = compare_method_pairs(make_campaign(store := ResultStore(RESULTS, campaign), store.records()))

@@ -248,5 +248,5 @@ def reads_committed(words: list[str]) -> bool:
         return False
     places = [word for word in words if word.startswith("results/") and word.split("/")[1] in COMMITTED]
     named = words[words.index("--campaign") + 1] if "--campaign" in words else ""
-    repeats = words[1] == "check" and "--reference" not in words
+    repeats = (words[1] == "check" and "--reference" not in words) or words[1:3] == ["reproduce", "--check"]
     return bool(places) or named in COMMITTED or repeats or words[1] == "verify"

@@ -102,7 +102,11 @@ ZOO: dict[str, Animal] = {
 
 def make(name: str, folder: Path) -> Path:
     """Write a checkpoint of :data:`ZOO` or :data:`PECULIAR` into a folder; return the folder."""
-    animal = {**ZOO, **PECULIAR}[name]
+    return write({**ZOO, **PECULIAR}[name], folder)
+
+
+def write(animal: Animal, folder: Path) -> Path:
+    """Write a checkpoint into a folder; return the folder."""
     tokenizer = tokenizers(animal.tokenizer)
     with silence_libraries(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

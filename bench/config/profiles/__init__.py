@@ -47,6 +47,7 @@ def _closed(required: dict[str, Any], optional: dict[str, Any] | None = None) ->
     return Block(required, optional or {}, closed=True)
 
 
+_HUB = _closed({"name": is_label, "hub": is_label}, {"access": is_label})
 _MADE = _closed({"weights": is_label, "loss": ListOf(ListOf(is_number)), "masked_accuracy": is_number})
 _PACKAGED = _closed({"name": is_label, "package": is_label, "folder": is_label}, {"extra": is_label})
 _PRETRAINED = _closed(
@@ -73,7 +74,7 @@ _PROFILE = _closed(
     {
         "summary": is_label,
         "suites": ListOf(is_label),
-        "backbone": OneOf((_closed({"name": is_label, "hub": is_label}), _PACKAGED, _PRETRAINED)),
+        "backbone": OneOf((_HUB, _PACKAGED, _PRETRAINED)),
         "corpus": OneOf((_closed({"world": is_label}), _closed({"embedded": is_label}), _CORPUS_FILES)),
         "dev": is_label,
     },
@@ -85,6 +86,8 @@ _PROFILE = _closed(
         "pretrain": MapOf(is_option_value),
         "tuning": ListOf(MapOf(accept_any)),
         "stand_ins": MapOf(is_label),
+        "architecture": MapOf(is_option_value),
+        "rates": MapOf(is_label),
     },
 )
 
@@ -93,8 +96,9 @@ _PROFILE = _closed(
 class Profile:
     """A setting in which methods are compared.
 
-    ``backbone`` holds "name", and "package" and "folder" (perhaps "extra"), or "hub", or what ``bench
-    pretrain`` makes it of: "profile", "steps", the sha256 of that profile's backbone ("from") and "text".
+    ``backbone`` holds "name", and "package" and "folder" (perhaps "extra"), or "hub" (perhaps "access": what
+    its download asks for), or what ``bench pretrain`` makes it of: "profile", "steps", the sha256 of that
+    profile's backbone ("from") and "text".
     "made" is then the outcome for the committed records: sha256 of "weights", [step, "loss"] rows and
     "masked_accuracy".
 
@@ -117,6 +121,8 @@ class Profile:
     budget: Budget | None = None  # of methods that lack a table here, or on equal terms of all
     title: str = ""  # the backbone in a paper's table
     stand_ins: Mapping[str, str] = field(default_factory=dict)  # replacements of suites that lack data
+    architecture: Mapping[str, Any] = field(default_factory=dict)  # the backbone's config.json, its sizes
+    rates: Mapping[str, str] | None = None  # sources of methods' rates, others are untuned; None: not stated
 
 
 def profile_names() -> list[str]:
