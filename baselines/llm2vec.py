@@ -179,7 +179,7 @@ class LLM2Vec:
         name="llm2vec",
         printed="LLM2Vec",
         family="decoders",
-        adds="a causal model that attends in both directions, masked tokens to predict first, and LoRA adapters",
+        adds="a causal model made bidirectional, a training on masked tokens before, and LoRA adapters",
         cites=("behnamghader-etal-2024-llm2vec",),
         tags=("bidirectional attention", "masked LM", "dropout views"),
         passes=6.0,
