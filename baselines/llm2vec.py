@@ -13,7 +13,7 @@ from bench.baselines.simcse import SimCSEObjective
 from bench.encoder import Encoder
 from bench.errors import BenchError, InputError
 from bench.lazy import torch
-from bench.method_card import CAUSAL, DROPOUT, BuildContext, MethodCard, Need, Option, OptionValue
+from bench.method_card import BOTH_WAYS, CAUSAL, DROPOUT, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import (
@@ -196,7 +196,11 @@ class LLM2Vec:
             "each stage: W + (alpha / r) B A for each linear module W of the layers; A and B are trained, "
             "then the sum is the next stage's W",
         ),
-        needs=(Need(CAUSAL), Need(DROPOUT, "stages", (SIMCSE, "both"), instead=f"stages={MNTP}")),
+        needs=(
+            Need(CAUSAL),
+            Need(BOTH_WAYS),
+            Need(DROPOUT, "stages", (SIMCSE, "both"), instead=f"stages={MNTP}"),
+        ),
         options=(
             Option("stages", "both", "trainings; none is bidirectional attention by itself", tuple(STAGES)),
             Option("tau", 0.05, "simcse: temperature (released: scale 20)", minimum=1e-4),

@@ -21,7 +21,7 @@ from bench.nn import folder_facts, model_folder
 from bench.nn.adapter_folder import is_adapter
 from bench.nn.adapter_view import open_plain_folder
 from bench.nn.folder_checks import check_model_files
-from bench.nn.folder_facts import FolderFacts
+from bench.nn.folder_facts import FolderFacts, list_model_types
 from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
@@ -274,6 +274,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
         needs.CAUSAL: facts.causal or not reads_both_sides,
+        needs.BOTH_WAYS: facts.kind not in list_model_types("stays_causal"),
         needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False
