@@ -18,7 +18,6 @@ from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import (
     ENCODER_OPTIONS,
-    OWN_POOLING,
     PROMPTLESS,
     check_train_pooling,
     encoder_options,
@@ -135,6 +134,15 @@ class MNTPObjective(training.Objective):
         return losses.masked_lm_loss(training.to_float32(logits), prepared.targets)
 
 
+class MeanObjective(SimCSEObjective):
+    """Token rows to InfoNCE between two dropout views, each the mean of its tokens' states."""
+
+    def views(self, tokens: nn.TokenBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute the means of both views, (B, H) each."""
+        first, second = training.batch_states(self.encoder, tokens, "avg").chunk(2)
+        return first, second
+
+
 def train_mntp(context: StageContext) -> dict[str, Any]:
     """Train adapters by masked next-token prediction, and merge them into the decoder: the first stage."""
     config = context.config
@@ -157,7 +165,7 @@ def train_simcse(context: StageContext) -> dict[str, Any]:
     if MNTP in context.inputs:
         folder = training.checkpoint_folder(context.inputs[MNTP], "last")
         context = replace(context, model=folder, model_name="", model_sha256="")
-    objective = partial(SimCSEObjective, tau=float(context.config["tau"]), head=False)
+    objective = partial(MeanObjective, tau=float(context.config["tau"]), head=False)
     return train_merged(context, nn.load_bidirectional(context.model), objective)
 
 
@@ -234,8 +242,6 @@ class LLM2Vec:
         why = "would put sentences into a prompt, whose words the first stage masks"
         check_train_pooling(self.card.name, options, PROMPTLESS, why)
         shared = {option.name: options[option.name] for option in ENCODER_OPTIONS}
-        if shared["train_pooling"] == OWN_POOLING:
-            shared["train_pooling"] = "avg"
         prefix = f"{MNTP}."
         first = {n.removeprefix(prefix): value for n, value in options.items() if n.startswith(prefix)}
         second = {n: value for n, value in options.items() if "." not in n and n not in _ELSEWHERE}

@@ -23,7 +23,6 @@ from bench.nn.encoder_folder import export_encoder, load_encoder
 from bench.nn.lora_settings import CONFIG
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from bench.registry import discover
-from bench.training.batch_encoding import encode_with
 from bench.training.randomness import generator
 from tests.support.architectures import tiny
 from tests.support.cli import Cli
@@ -179,9 +178,8 @@ def test_a_step_of_simcse_is_the_transcription(llama: Path) -> None:
     made, rows, _, adapters = made_step(llama, stages="simcse")
     vectors = [llama_states(made.encoder, row, adapters, 6 / 2).mean(0) for row in rows]
     expected = nce_by_loops(vectors, vectors, 1 / 20)
-    with encode_with("avg"):  # as training does, by train_pooling
-        gradients = same_step(made.module, made(rows), expected, least=27)
-        assert not made_step(llama, stages="simcse", tau=0.1)[0](rows).isclose(expected)
+    gradients = same_step(made.module, made(rows), expected, least=27)
+    assert not made_step(llama, stages="simcse", tau=0.1)[0](rows).isclose(expected)
     assert gradients.keys() == {f"encoder.{name}" for name in adapters}
 
 
@@ -290,7 +288,7 @@ def test_stages_are_what_the_option_asks_for() -> None:
     }
     one, two = (dict(stages_of("llm2vec", options_of("llm2vec", chunk=4))[n].config) for n in (0, 1))
     assert (one["chunk"], two["chunk"], one["lr"], two["lr"]) == (0, 4, 5e-5, 3e-5)
-    assert {one["train_pooling"], two["train_pooling"]} == {"avg"}
+    assert {one["train_pooling"], two["train_pooling"]} == {"auto"}
     with pytest.raises(InputError, match="train_pooling=mask would put sentences into a prompt"):
         stages_of("llm2vec", options_of("llm2vec", train_pooling="mask"))
 
