@@ -88,7 +88,7 @@ FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
 EMBEDDINGS, POSITIONS = "embeddings", "position ids"
 POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, MLM_TRANSFORM = "masked LM", "masked-LM head", "masked-LM transform"
-DROPOUT, CAUSAL = "dropout", "causal"
+DROPOUT, CAUSAL, BOTH_WAYS = "dropout", "causal", "both ways"
 PADDING, IDS_ALONE = "padding", "ids alone"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
@@ -104,6 +104,7 @@ NEEDS = {
     MASK_TOKEN: "a mask token",
     DROPOUT: "dropout in its layers",
     CAUSAL: "a causal decoder, such as GPT-2 or Llama",
+    BOTH_WAYS: "attention that can be made bidirectional in every layer",
     PADDING: "states that masked padding doesn't change",
     IDS_ALONE: "states of each token from token ids alone",
 }
@@ -211,6 +212,11 @@ class MethodCard:
         """Return whether ``--methods`` accepts its bare name, without a path or other methods."""
         member = self.defaults.get(self.short_option or "")
         return not self.takes_path and (not self.takes_methods or bool(member))
+
+    @property
+    def needs_decoder(self) -> bool:
+        """Return whether it works on causal decoders alone, which profiles of encoders lack."""
+        return any(need.what == CAUSAL for need in self.needs)
 
     @property
     def defaults(self) -> dict[str, OptionValue]:

@@ -635,4 +635,50 @@ PROMPTED = (
     ),
 )
 """Errors in trained one-word prompts, which test_prompteol_cse.py finds: the reference has no decoder."""
+_LLM2VEC = "baselines/llm2vec.py"
+BIDIRECTIONAL = (
+    Mutation(
+        "masked_token_read_off_its_own_state",
+        "loss",
+        _LLM2VEC,
+        "masked.places[behind] - 1",
+        "masked.places[behind]",
+    ),
+    Mutation(
+        "first_token_read_off_the_row_before",
+        "loss",
+        _LLM2VEC,
+        "masked.places % chunk.ids.shape[1] > 0",
+        "masked.places % chunk.ids.shape[1] >= 0",
+    ),
+    Mutation(
+        "second_stage_from_the_backbone",
+        "start",
+        _LLM2VEC,
+        "if MNTP in context.inputs:",
+        "if MNTP in context.inputs and context.role == MNTP:",
+    ),
+    Mutation(
+        "second_stage_from_the_selected_step",
+        "start",
+        _LLM2VEC,
+        'training.checkpoint_folder(context.inputs[MNTP], "last")',
+        'training.checkpoint_folder(context.inputs[MNTP], "selected")',
+    ),
+    Mutation(
+        "language_model_head_is_trained",
+        "frozen weights",
+        _LLM2VEC,
+        "head.requires_grad_(False)",
+        "head",
+    ),
+    Mutation(
+        "attention_stays_causal",
+        "attention",
+        "bench/nn/bidirectional.py",
+        "model.config.is_causal = False",
+        "model.config.is_causal = True",
+    ),
+)
+"""Errors in LLM2Vec, which test_llm2vec.py finds: the reference has no decoder."""
 MUTATIONS = (*SCORING, *ENCODING, *DRAWS, *LOSS, *TRAINING, *REACHED)

@@ -9,6 +9,10 @@ from bench.nn.backbone import load_backbone as load_backbone
 from bench.nn.backbone import remove_layer_norms as remove_layer_norms
 from bench.nn.backbone import tokenize_rows as tokenize_rows
 from bench.nn.backbone import transformer_layers as transformer_layers
+from bench.nn.bidirectional import load_bidirectional as load_bidirectional
+from bench.nn.bidirectional import load_bidirectional_lm as load_bidirectional_lm
+from bench.nn.bidirectional import make_bidirectional as make_bidirectional
+from bench.nn.bidirectional import write_merged_folder as write_merged_folder
 from bench.nn.cael_layers import list_cael_layers as list_cael_layers
 from bench.nn.decoders import EchoEncoder as EchoEncoder
 from bench.nn.decoders import MeanPromptEncoder as MeanPromptEncoder

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
+from bench.nn.folder_facts import list_model_types
 from bench.nn.half_precision import compute_in_float32
 from bench.nn.hidden_states import is_layered
 from bench.nn.tokens import pad_chunk, send_tensor
@@ -64,6 +65,12 @@ def inspect_model(model: Any, where: str) -> ModelTraits:
             expected = "a model that reads short sentences or masks padding"
             raise InputError(what, where=where, expected=expected) from error
     return ModelTraits(dim, causal=False, sees_padding=sees)
+
+
+def is_bidirectional_decoder(config: Any) -> bool:
+    """Test for a decoder's configuration without the causal mask, see :mod:`bench.nn.bidirectional`."""
+    kind = str(getattr(config, "model_type", ""))
+    return getattr(config, "is_causal", None) is False and kind in list_model_types("causal")
 
 
 def check_padding_index(model: Any, where: str) -> None:

@@ -234,6 +234,8 @@ class TransformerEncoder:
             self.facts["states"] = "the encoder's"
         elif self.model.config.is_encoder_decoder:
             self.facts["states"] = "the decoder's"
+        if architecture.is_bidirectional_decoder(self.model.config):
+            self.facts["reads"] = "both directions"
         if unread := vars(self.model).get(_UNREAD):
             self.facts["unread"] = ", ".join(unread)
         if self.sees_padding:

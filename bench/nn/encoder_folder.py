@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from bench.encoder import Encoder
 from bench.errors import BenchError, DataError, InputError
 from bench.nn.adapter_folder import AdapterBase, copy_adapter, find_base, is_adapter, offer_bases
+from bench.nn.architecture import is_bidirectional_decoder
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import OneWordEncoder, TemplateEncoder
 from bench.nn.model_metadata import format_front_matter
@@ -31,6 +32,8 @@ from bench.records.filesystem import create_folder_atomically
 
 SCHEMA = 1
 SETTINGS, TWIN = "bench.json", "twin.json"
+BIDIRECTIONAL = "bidirectional"
+"""Value of ``attention`` in bench.json: a decoder's, whose config.json turns the causal mask off."""
 TOLERANCE = 1e-6  # of the largest component, or of 1
 _POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask", "last", "weighted_mean")
 _FIRST_LAYERS = ("embedding", "layer1")
@@ -74,6 +77,10 @@ vectors = encoder.encode(["A sentence.", "Another one."])
 ```
 
 {why}
+"""
+_BOTH_WAYS = """
+The model is a decoder whose attention is bidirectional (`is_causal: false` in config.json). Load it with
+transformers 5: older releases may ignore the setting.
 """
 _SUM = (
     "The vector of a sentence is the sum of those of its parts, {terms}; each part is "
@@ -184,6 +191,11 @@ def _exportable_parts(encoder: Encoder) -> tuple[Encoder, ...]:
     return parts
 
 
+def _list_transformers(encoder: Encoder) -> list[TransformerEncoder]:
+    parts = map(_strip_prompts, _exportable_parts(encoder))
+    return [part for part in parts if isinstance(part, TransformerEncoder)]
+
+
 def _strip_prompts(part: Encoder) -> Any:
     """Return the encoder that reads sentences with their prompts."""
     return part.base if isinstance(part, PrefixedEncoder) else part
@@ -261,6 +273,8 @@ def _describe_settings(part: Encoder, encoder: TransformerEncoder) -> dict[str, 
         "template": encoder.prompt.text if encoder.prompt else None,
         **sizes,
     }
+    if is_bidirectional_decoder(encoder.model.config):
+        settings["attention"] = BIDIRECTIONAL
     return settings | ({"prompts": part.used} if isinstance(part, PrefixedEncoder) else {})
 
 
@@ -330,6 +344,8 @@ def _format_readme(
         library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
     else:
         library, loading = "transformers", _WITH_BENCH.format(why=_explain_loading(_strip_prompts(encoder)))
+    if any(is_bidirectional_decoder(part.model.config) for part in _list_transformers(encoder)):
+        loading += _BOTH_WAYS
     matter = format_front_matter(about)
     if bases:
         lines = "".join(f"- {base.name}, sha256 {base.sha256}\n" for base in bases)
@@ -390,7 +406,8 @@ def _check_sizes(encoder: TransformerEncoder, values: Mapping[str, Any], file: P
 def _load_transformer(folder: Path, device: str) -> Encoder:
     file = folder / SETTINGS
     types = {"pooling": str, "first_layer": str, "template": str | None, "max_length": int, "dim": int}
-    values = _read_settings(file, types, kind="transformer", optional={"prompts": dict})
+    optional = {"prompts": dict, "attention": str}
+    values = _read_settings(file, types, kind="transformer", optional=optional)
     for name, choices in (("pooling", _POOLINGS), ("first_layer", _FIRST_LAYERS)):
         if values[name] not in choices:
             raise _damage_error(file, f"{name} {values[name]!r}", f"one of {', '.join(choices)}")
@@ -405,6 +422,10 @@ def _load_transformer(folder: Path, device: str) -> Encoder:
         device=device,
     )
     _check_sizes(encoder, values, file)
+    attention, real = values.get("attention"), is_bidirectional_decoder(encoder.model.config)
+    if attention not in (None, BIDIRECTIONAL) or (attention is not None and not real):
+        expected = f"{BIDIRECTIONAL}, with is_causal: false in config.json"
+        raise _damage_error(file, f"attention {attention!r}", expected)
     prompts = values.get("prompts")
     if prompts is None:
         return encoder

@@ -116,8 +116,9 @@ def trained_methods(profile: str) -> list[str]:
     registry = discover()
     hours = {}
     for name, method in registry:
-        generic = method.card.takes_methods or method.card.takes_path or name == "whitening"
-        if registry.origin(name).startswith("bench.") and not generic and method_stages(name, profile):
+        card = method.card  # the profiles' backbones are encoders
+        left_out = card.takes_methods or card.takes_path or card.needs_decoder or name == "whitening"
+        if registry.origin(name).startswith("bench.") and not left_out and method_stages(name, profile):
             hours[name] = training_hours(name, profile)
     return sorted(hours, key=lambda name: (hours[name], name))
 

@@ -21,7 +21,7 @@ from bench.nn import folder_facts, model_folder
 from bench.nn.adapter_folder import is_adapter
 from bench.nn.adapter_view import open_plain_folder
 from bench.nn.folder_checks import check_model_files
-from bench.nn.folder_facts import FolderFacts
+from bench.nn.folder_facts import FolderFacts, list_model_types
 from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
 from bench.plan.cell import Cell
@@ -173,7 +173,7 @@ def _check_members(part: Cell) -> None:
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
     """Refuse sentences with more words than the backbone has positions, where a stage reads them whole."""
-    for _, owner, stage in cell.named_stages:
+    for role, owner, stage in cell.named_stages:
         if owner.model is None or not _is_transformer(owner.model):
             continue
         length, most = dict(stage.spec.config).get("max_length"), read_backbone_facts(owner.model).positions
@@ -184,7 +184,8 @@ def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
         if long is not None:
             what = f"{cell.describe()} trains on up to {length} tokens of a sentence, {owner.model.name} has "
             what += f"positions for {most}, and sentence {long} of the text is longer"
-            hint = f"give max_length={most}, such as --set {cell.card.name}.max_length={most}"
+            option = f"{role}.max_length" if f"{role}.max_length" in cell.card.defaults else "max_length"
+            hint = f"give max_length={most}, such as --set {cell.card.name}.{option}={most}"
             raise InputError(what, where="--backbone", hint=hint)
 
 
@@ -273,6 +274,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
         needs.CAUSAL: facts.causal or not reads_both_sides,
+        needs.BOTH_WAYS: facts.kind not in list_model_types("stays_causal"),
         needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
     }
     return known[what] is not False

@@ -102,7 +102,10 @@ def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
         method = METHODS.get(cell.card.name)
         stages = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
         draws = any(stage.seeded for stage in stages)
+        untrained = isinstance(method, TrainedMethod) and not stages
         if cell.members and not draws and all(member.seed is None for _, member in cell.members):
+            untrained = True
+        if untrained:
             cell = replace(cell, seed=None)
         kept[cell.method, cell.seed] = cell
     return list(kept.values())

@@ -79,7 +79,8 @@ def describe_rates(cells: Iterable[Cell]) -> Iterator[str]:
         for role, owner, stage in cell.named_stages:
             config = dict(stage.spec.config)
             own = owner.card.defaults
-            chosen = not own.get("lora_rank") or config.get("lr") != own.get("lr")
+            usual = own.get(f"{role}.lr", own.get("lr"))
+            chosen = not own.get("lora_rank") or config.get("lr") != usual
             low_rate = config.get("lora_rank") and float(config.get("lr", 1.0)) < _LOW_RATE
             if owner is cell and low_rate and chosen:
                 low.append(f"{role} lr={config['lr']:g}")

@@ -32,6 +32,7 @@ LATER |= dict.fromkeys(("prompt", "query_prompt", "passage_prompt"), "")
 _DETERMINED = (
     *("prompt", "prompts", "similarity", "pooling", "dtype", "folder_dtype", "parameters"),
     *("adapter", "routes", "unread", "unread_settings", "length", "coverage", "own_code"),
+    "reads",
 )
 """Facts of an encoder that its options and weights determine; with _FROM: their source."""
 _FROM = "_from"

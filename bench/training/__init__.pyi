@@ -18,6 +18,7 @@ from bench.training.byol import Bootstrap as Bootstrap
 from bench.training.byol import Projections as Projections
 from bench.training.byol import build_predictor as build_predictor
 from bench.training.distillation import train_student as train_student
+from bench.training.distributed import is_first_process as is_first_process
 from bench.training.gradient_caching import get_chunk_rows as get_chunk_rows
 from bench.training.group_whitening import whiten_views as whiten_views
 from bench.training.masking import MaskedRows as MaskedRows

@@ -19,16 +19,29 @@ class MaskedText(NamedTuple):
 
 
 def mask_text(
-    ids: Tensor, tokenizer: Any, share: float, draws: torch.Generator, *, at_least_one: bool = False
+    ids: Tensor,
+    tokenizer: Any,
+    share: float,
+    draws: torch.Generator,
+    *,
+    at_least_one: bool = False,
+    only_masks: bool = False,
 ) -> MaskedText:
     """Apply :func:`mask_tokens` and locate the chosen tokens on the host."""
-    inputs, chosen = mask_tokens(ids, tokenizer, share, draws, at_least_one=at_least_one)
+    ways = {"at_least_one": at_least_one, "only_masks": only_masks}
+    inputs, chosen = mask_tokens(ids, tokenizer, share, draws, **ways)
     places = chosen.flatten().nonzero().flatten()
     return MaskedText(inputs, places, ids.flatten()[places])
 
 
 def mask_tokens(
-    ids: Tensor, tokenizer: Any, share: float, draws: torch.Generator, *, at_least_one: bool = False
+    ids: Tensor,
+    tokenizer: Any,
+    share: float,
+    draws: torch.Generator,
+    *,
+    at_least_one: bool = False,
+    only_masks: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Choose tokens at random; 80% of them become the mask token, 10% a random ordinary token, 10% stay.
 
@@ -41,6 +54,7 @@ def mask_tokens(
         share: Probability of choosing a token, 0 to 1.
         draws: A CPU generator of the run's own; every call draws the same number.
         at_least_one: Choose one token where chance chose none, for a loss that is a mean over them.
+        only_masks: Every chosen token becomes the mask token; the draws stay the same in number.
 
     Returns:
         The inputs (B, L), and True where a token was chosen (B, L).
@@ -52,6 +66,8 @@ def mask_tokens(
     if at_least_one and not chosen.any():
         chosen.view(-1)[chance.view(-1).argmin()] = True
     kind = torch.rand(ids.shape, generator=draws)
+    if only_masks:
+        kind.zero_()
     every = torch.arange(len(tokenizer))
     ordinary = every[~torch.isin(every, specials)]
     words = ordinary[torch.randint(len(ordinary), ids.shape, generator=draws)]

@@ -283,6 +283,7 @@ ALIKE = (
     "knowledge_enhancement:DECODER",
     *("tncse", "bsl", "sncse", "angle", "arccon", "barlow", "mixcse", "tncse_single"),
     "sup_prompteol_cse",
+    "llm2vec",
 )
 LEFT_OUT = {*left_out(), *ALIKE}  # their parts are in others too
 SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in COSTLY if m not in LEFT_OUT]

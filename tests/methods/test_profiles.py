@@ -23,6 +23,7 @@ SETTINGS = {
     "edfse_d": "5af26fd1", "ensemble": "1359cfcd", "esimcse": "7aac7590", "exported": "fdbd5ad3",
     "hf": "2584045b", "infocse": "8d0c812d", "infonce": "13c0140f", "iscse": "e7f64888",
     "jtcse": "c398f7af", "jtcse_d": "27e22993", "jtcse_uc": "e05fc21a", "jtcse_uc_d": "e5e03f1c",
+    "llm2vec": "eaf36a5e",
     "m_barlow": "1879cd0d", "m_mhe": "a42abf9c", "m_mhs": "6078ab69", "m_vicreg": "1879cd0d",
     "mat": "5b68d871", "met": "eb11b93a", "mhe": "205174cf", "mhs": "cbf9090b", "mixcse": "a4a1864f",
     "mpt": "8475129b", "paradigm": "4e860e8e", "pcl": "0f8674e3", "promptbert": "2cc162e0",

@@ -63,6 +63,7 @@ TWO_STEPS = " ".join(
         ("untrained", "mistral", "first token"),
         ("unsee_barlow", "mamba", "dropout"),
         ("prompteol_cse[lora_rank=4]", "modernbert", "causal"),
+        ("llm2vec[lora_rank=4]", "mamba", "both ways"),
         ("sup_prompteol_cse[lora_rank=4]", "t5", "causal"),
     ],
 )
@@ -300,6 +301,9 @@ def test_the_report_matches_every_training(
     prompted = [name for name in able if name in ("prompteol_cse", "sup_prompteol_cse")]
     few = ("lora_rank=4", "max_length=16", "steps=1", "eval_every=1", "batch_size=8")
     sets = [part for name in prompted for one in few for part in ("--set", f"{name}.{one}")]
+    if "llm2vec" in able:
+        both = [*few, "mntp.max_length=16", "mntp.steps=1", "mntp.eval_every=1", "mntp.batch_size=8"]
+        sets += [part for one in both for part in ("--set", f"llm2vec.{one}")]
     with shortened():
         code, _, err = cli(*RUN.split(), folder, "--methods", ",".join(able), *sets, as_is=True)
         assert code == 0, err
