@@ -80,7 +80,7 @@ class TSDAE(TrainedOnce):
         tags=("decoder", "deletion"),
         passes=7.5,
         kind="baseline",
-        summary="TSDAE: a decoder of the encoder's own weights restores a sentence from a vector of its remains",
+        summary="TSDAE: a decoder of the encoder's weights restores a sentence from a vector of its remains",
         version=1,
         paper="Wang, Reimers, Gurevych 2021, TSDAE: Using Transformer-based Sequential Denoising "
         "Auto-Encoder for Unsupervised Sentence Embedding Learning, Findings of EMNLP",
@@ -89,8 +89,8 @@ class TSDAE(TrainedOnce):
         equations=(
             "x~: x without each of its words with probability p, one drawn at random where none is left",
             "v = E(x~)[0], the last state of [CLS]",
-            "D: the layers of E with E's weights, self-attention under a causal mask; behind it in each layer "
-            "x <- LayerNorm(x + W_o W_v v + b), fresh",
+            "D: the layers of E with E's weights, self-attention under a causal mask; behind it in each "
+            "layer x <- LayerNorm(x + W_o W_v v + b), fresh",
             "u_t = V(D(x_0 ... x_t-1; v)), V the masked-LM head with E's word embeddings",
             "L = mean over all x_t of the batch, t > 0, of CE(u_t, x_t)",
             "dL/dE is the sum over the encoder's pass, the decoder's and the words at both ends",
@@ -105,9 +105,7 @@ class TSDAE(TrainedOnce):
                 "what is deleted: words of the text, or subwords of the cut row",
                 ("word", "subword"),
             ),
-            Option(
-                "tied", True, "the decoder has the encoder's weights; false: a copy that learns separately"
-            ),
+            Option("tied", True, "the decoder has the encoder's weights; false: a copy that learns apart"),
             Option(
                 "mlm_head",
                 "backbone",
@@ -118,8 +116,8 @@ class TSDAE(TrainedOnce):
             ),
         ),
         deviations=(
-            "released: words are nltk's, joined again by its detokenizer; here runs of letters and digits, and "
-            "each other character, joined as they are in the text",
+            "released: words are nltk's, joined again by its detokenizer; here runs of letters and digits, "
+            "and each other character, joined as they are in the text",
             "released: the noise function in the docstring of sentence-transformers 6.2.0 keeps a word with "
             "probability 0.6; its DenoisingAutoEncoderDataset, read here, deletes it with 0.6",
             "the cross-attention has no queries and keys: over one vector the softmax is 1, so the released "
@@ -128,7 +126,8 @@ class TSDAE(TrainedOnce):
             "released example for STS: a warm-up of 100 steps, linear decay, fp16 autocast, lines below 10 "
             "characters left out; here the constant rate of its guide, float32 and all lines",
             "steps: 100,000, our reading of the paper; the guide advises 1,000 to 100,000 sentences",
-            "chosen on the profile's dev set by the Spearman of cosines; released: by the best of its similarities",
+            "chosen on the profile's dev set by the Spearman of cosines; released: by the best of several "
+            "similarities",
         ),
         published_names=(("tsdae", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),
