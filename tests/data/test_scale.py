@@ -106,7 +106,8 @@ def test_a_dry_run_lists_all_inputs(profile: str, cli: Cli, hub: Path, data: Pat
     texts = {"train+sick": f"{text} + {sick_text}", "pairs": "nli_for_simcse.csv"}
     texts |= {f"{name}+sick": f"{copy} + {sick_text}" for name, copy in zip("ab", copies, strict=False)}
     texts |= {f"train:{name}": f"{text} with {copy}" for name, copy in zip("abcdef", copies, strict=True)}
-    heads = dict.fromkeys(("backbone", "denosent.mlm_head", "infocse.mlm_head"), backbone.split("/")[-1])
+    named = ("backbone", *(f"{method}.mlm_head" for method in ("denosent", "infocse", "tsdae")))
+    heads = dict.fromkeys(named, backbone.split("/")[-1])
     others = {"diffcse.generator": generator, "training text": text, "dev set": "TOY", "suite": "toy: TOY"}
     assert read == {**heads, **others, **{f"text {name}": names for name, names in texts.items()}}
 
@@ -255,7 +256,10 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
 @pytest.mark.parametrize(
     ("method", "role", "passes"),
     [
-        *((name, name, None) for name in ("simcse", "whitenedcse", "rankcse", "dclr", "pcl")),
+        *(
+            (name, name, None)
+            for name in ("simcse", "whitenedcse", "rankcse", "dclr", "pcl", "tsdae", "ct", "ct_batch")
+        ),
         *((name, "joint", None) for name in ("tncse", "jtcse")),
         ("tncse_d", "distill", 4.0),  # of a teacher of one tower
     ],
