@@ -78,7 +78,7 @@ class TSDAE(TrainedOnce):
         printed="TSDAE",
         family="non-contrastive",
         tags=("decoder", "deletion"),
-        passes=7.5,
+        passes=5.4,
         kind="baseline",
         summary="TSDAE: a decoder of the encoder's weights restores a sentence from a vector of its remains",
         version=1,

@@ -256,10 +256,7 @@ def test_the_page_says_what_the_arithmetic_gives() -> None:
 @pytest.mark.parametrize(
     ("method", "role", "passes"),
     [
-        *(
-            (name, name, None)
-            for name in ("simcse", "whitenedcse", "rankcse", "dclr", "pcl", "tsdae", "ct", "ct_batch")
-        ),
+        *((name, name, None) for name in ("simcse", "whitenedcse", "rankcse", "dclr", "pcl")),
         *((name, "joint", None) for name in ("tncse", "jtcse")),
         ("tncse_d", "distill", 4.0),  # of a teacher of one tower
     ],
