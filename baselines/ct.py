@@ -179,6 +179,7 @@ class CT(Tension):
             "batch_size counts sentences: 30 are the released 16 pairs at K=7; a last group may be smaller",
             "the paper's figure, by sentence-transformers' guide, pairs a sentence with all others of its "
             "group (pairs=paper: 16 sentences make 16 pairs); both released codes draw two for each pair",
+            "steps: 5,000 of the authors' code, ten times 500; the paper's number is not verified",
             "released: sentences are drawn with replacement; here a permutation an epoch",
             "the mean of the pairs' losses, as in the authors' code; sentence-transformers: their sum",
             "no dropout, as in the authors' code (training=False); sentence-transformers: the backbone's own",
