@@ -125,7 +125,7 @@ class TSDAE(TrainedOnce):
             "released: a checkpoint without a masked-LM head gets a fresh one; here mlm_head names one",
             "released example for STS: a warm-up of 100 steps, linear decay, fp16 autocast, lines below 10 "
             "characters left out; here the constant rate of its guide, float32 and all lines",
-            "steps: 100,000 is not verified in the paper; the released guide advises 1,000 to 100,000 sentences",
+            "steps: 100,000 is not verified in the paper; the guide advises 1,000 to 100,000 sentences",
             "chosen on the profile's dev set by the Spearman of cosines; released: by the best of several "
             "similarities",
         ),
