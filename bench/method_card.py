@@ -85,6 +85,7 @@ class Option:
 
 
 FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"
+DECODING = "decoding layers"
 EMBEDDINGS, POSITIONS = "embeddings", "position ids"
 POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, MLM_TRANSFORM = "masked LM", "masked-LM head", "masked-LM transform"
@@ -93,6 +94,7 @@ PADDING, IDS_ALONE = "padding", "ids alone"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
     LAYERS: "transformer layers that can be called one by one",
+    DECODING: "layers of BERT's form, which can decode too",
     OWN_NORMS: "layers with norms of their own, as many as are asked for",
     EMBEDDINGS: "embeddings that can be frozen apart",
     POSITIONS: "states that depend on position ids",

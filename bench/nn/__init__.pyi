@@ -56,3 +56,6 @@ from bench.nn.tokens import TokenBatch as TokenBatch
 from bench.nn.tokens import move_to_device as move_to_device
 from bench.nn.tokens import pad_chunk as pad_chunk
 from bench.nn.tokens import wrap_chunk as wrap_chunk
+from bench.nn.vector_decoder import VectorDecoder as VectorDecoder
+from bench.nn.vector_decoder import VectorReading as VectorReading
+from bench.nn.vector_decoder import mask_later_tokens as mask_later_tokens

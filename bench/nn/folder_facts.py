@@ -42,6 +42,7 @@ class FolderFacts:
     width: int | None  # components of a state
     positions: int | None  # tokens that it has positions for
     layered: bool  # its layers can be called one by one
+    decodes: bool  # its layers take a cross-attention to a vector
     causal: bool | None  # a token's state is independent of later tokens
     first_token: bool | None  # a special token precedes a sentence, or any token would do
     end_token: bool | None  # its tokenizer puts a token behind a sentence
@@ -97,6 +98,7 @@ def read_folder_facts(folder: Path) -> FolderFacts:
         width=next((config[name] for name in _WIDTHS if type(config.get(name)) is int), None),
         positions=positions if type(positions) is int else None,
         layered=layered,
+        decodes=layered and kind in list_model_types("decoding"),
         causal=causal,
         first_token=_has_first_token(folder),
         end_token=_adds_end_token(folder),

@@ -262,6 +262,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
     known = {
         needs.FIRST_TOKEN: facts.first_token is not False and facts.causal is not True,
         needs.LAYERS: facts.layered,
+        needs.DECODING: facts.decodes,
         needs.OWN_NORMS: facts.own_layers and int(options.get("drop_norms", 0)) <= (facts.layers or 2**31),
         needs.EMBEDDINGS: facts.embeddings,
         needs.POSITIONS: facts.position_ids,

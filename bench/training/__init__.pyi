@@ -2,6 +2,8 @@
 
 from bench.training import randomness as randomness
 from bench.training.augmentation import EDITS as EDITS
+from bench.training.augmentation import delete_words as delete_words
+from bench.training.augmentation import draw_kept as draw_kept
 from bench.training.augmentation import draw_two_spans as draw_two_spans
 from bench.training.augmentation import edit_views as edit_views
 from bench.training.augmentation import repeat_subwords as repeat_subwords

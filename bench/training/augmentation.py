@@ -1,11 +1,13 @@
-"""Positives made from a sentence's own tokens: repetition (ESimCSE), spans (cropping), edits (PCL)."""
+"""Texts made from a sentence's own tokens: repetition (ESimCSE), spans (cropping), edits (PCL), deletion."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import torch
 
+_WORD = re.compile(r"\w+|[^\w\s]")
 RULES = ("released", "paper")
 _MOST = 10
 EDITS = ("sf", "rv", "de", "rp", "dp")
@@ -115,6 +117,37 @@ def delete_subwords(row: Sequence[int], share: float, draw: torch.Generator) -> 
     for _ in range(min(round(share * len(inner)), len(inner))):
         inner.remove(inner[_draw_index(len(inner), draw)])
     return [row[0], *inner, row[-1]]
+
+
+def draw_kept(units: int, ratio: float, draw: torch.Generator) -> list[int]:
+    """Return the places of the units that stay where each is deleted with probability ``ratio``, ascending.
+
+    Of one or more units at least one stays: one drawn at random, where chance left none (Wang et al. 2021,
+    TSDAE).
+    """
+    kept: list[int] = (torch.rand(units, generator=draw) > ratio).nonzero().flatten().tolist()
+    return kept if kept or not units else [_draw_index(units, draw)]
+
+
+def delete_words(sentence: str, ratio: float, draw: torch.Generator) -> str:
+    """Return the sentence without its words that :func:`draw_kept` leaves out.
+
+    Words are runs of letters and digits, and each other character. A blank stands before a word unless the
+    sentence has none there: between neighbours that both stay, or before a punctuation mark.
+
+    >>> delete_words("A dog (brown) ran.", 0.0, torch.Generator())
+    'A dog (brown) ran.'
+    """
+    words = [*_WORD.finditer(sentence)]
+    kept, text = draw_kept(len(words), ratio, draw), ""
+    before = -1  # place of the word that was written last
+    for place in kept:
+        word = words[place]
+        joined = place > 0 and words[place - 1].end() == word.start()
+        if text and not (joined and (before == place - 1 or not word.group()[0].isalnum())):
+            text += " "
+        text, before = text + word.group(), place
+    return text
 
 
 def insert_subwords(row: Sequence[int], share: float, longest: int, draw: torch.Generator) -> list[int]:

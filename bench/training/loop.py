@@ -27,6 +27,7 @@ from bench.training.two_phase_step import Objective, as_objective, compile_devic
 State = dict[str, Tensor]
 FIRST_STEPS = 10
 """Steps whose gradient norms are recorded."""
+_STAIR = 500
 DevScore = Callable[[], float]
 
 
@@ -41,12 +42,17 @@ class TrainSettings:
     weight_decay: float = 0.0
     decay_all: bool = True  # decay all parameters; otherwise spare biases and LayerNorms
     clip: float = 1.0  # largest global gradient norm, 0 for none
-    schedule: str = "linear"  # "linear" (to 0 over all steps) or "constant"
+    # "linear" (to 0 over all steps), "constant", or "stairs": a fifth of the rate less after 500, 1,000,
+    # 1,500 and 2,000 updates, TensorFlow's count: from step 502 on, 1,002 ...
+    schedule: str = "linear"
     warmup: float = 0.0  # share of the steps over which the rate rises from 0, 0 to 1
     drop_last: bool = False  # leave out an epoch's last batch where it is short
     # transformers' AdamW adds it to the root of the second moment before its bias is corrected: relative to
     # the corrected root eps / sqrt(1 - 0.999^t). None: torch's 1e-8, added to that
     adam_eps: float | None = None
+    optimizer: str = (
+        "adamw"  # or "rmsprop": TensorFlow's rho 0.9 and eps 1e-7; its weight decay joins the gradient
+    )
 
     def __post_init__(self) -> None:
         """Check the warm-up."""
@@ -179,7 +185,7 @@ def _evaluate_dev(module: nn.Module, dev_score: DevScore) -> float:
 
 
 class _Stepper:
-    """Takes the steps of a training: loss, gradient, clipping, AdamW."""
+    """Takes the steps of a training: loss, gradient, clipping, optimiser."""
 
     def __init__(
         self, objective: Objective, encoder: nn.Module, settings: TrainSettings, *, plain: bool
@@ -312,14 +318,17 @@ def _mean(seconds: Sequence[float]) -> float:
     return sum(seconds) / max(1, len(seconds))
 
 
-def make_optimizer(module: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """Return torch's fused AdamW for a module's parameters."""
+def make_optimizer(module: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Return torch's fused AdamW for a module's parameters, or RMSprop."""
     groups = parameter_groups(module, settings)
+    if settings.optimizer == "rmsprop":
+        decay = settings.weight_decay
+        return torch.optim.RMSprop(groups, lr=settings.lr, alpha=0.9, eps=1e-7, weight_decay=decay)
     return torch.optim.AdamW(groups, lr=settings.lr, weight_decay=settings.weight_decay, fused=True)
 
 
 def parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[str, Any]]:
-    """Return AdamW's groups: all parameters in one, or biases and LayerNorms separately, undecayed.
+    """Return the optimiser's groups: all parameters in one, or biases and LayerNorms separately, undecayed.
 
     Parameters of a module with a ``rate_scale``, such as a head, form their own groups: it multiplies their
     rate.
@@ -356,6 +365,8 @@ def learning_rate(settings: TrainSettings, step: int) -> float:
         return settings.lr * (step - 1) / rising
     if settings.schedule == "constant":
         return settings.lr
+    if settings.schedule == "stairs":
+        return settings.lr * (5 - min(4, max(0, step - 2) // _STAIR)) / 5
     return settings.lr * (settings.steps - step + 1) / (settings.steps - rising)
 
 

@@ -27,6 +27,8 @@ DECODER: Changes = {"decoder_layers": 1, "decoder_inner": 8}
 SHORT: list[tuple[str, Changes]] = [
     ("arccse", {"triplet_min_length": 1, "triplet_margin": 2.5}),
     ("crop", {}),
+    ("ct", {"dropout": 0.0}),
+    ("ct_batch", {}),
     ("dclr", {}),
     ("denosent", DECODER),
     ("diffcse", {}),
@@ -36,6 +38,7 @@ SHORT: list[tuple[str, Changes]] = [
     ("mixcse", {"mixed": "paper"}),
     ("promptbert", {}),
     ("sncse", {"negate_unfinished": True, "bml_weight": 0.5, "max_length": 32}),
+    ("tsdae", {}),
     ("vascl", {}),
 ]
 
@@ -80,7 +83,11 @@ def test_only_dropout_draws_anew(method: str, changes: Changes, tiny_bert: Path,
     losses: dict[float, set[float]] = {0.3: set(), 0.0: set()}
     text = toy_sentences()[:6]
     given = context(method, tiny_bert, tiny_mlm) | {"partners": text[::-1]}
-    stills: dict[str, Changes] = {"denosent": {"noise": 0.0}, "diffcse": {"generator_dropout": False}}
+    stills: dict[str, Changes] = {
+        "denosent": {"noise": 0.0},
+        "tsdae": {"noise": 0.0},
+        "diffcse": {"generator_dropout": False},
+    }
     options = changes | stills.get(method, {})
     for dropout, found in losses.items():
         for seed in (1, 2):

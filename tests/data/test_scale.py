@@ -107,7 +107,8 @@ def test_a_dry_run_lists_all_inputs(profile: str, cli: Cli, hub: Path, data: Pat
     texts = {"train+sick": f"{text} + {sick_text}", "pairs": "nli_for_simcse.csv"}
     texts |= {f"{name}+sick": f"{copy} + {sick_text}" for name, copy in zip("ab", copies, strict=False)}
     texts |= {f"train:{name}": f"{text} with {copy}" for name, copy in zip("abcdef", copies, strict=True)}
-    heads = dict.fromkeys(("backbone", "denosent.mlm_head", "infocse.mlm_head"), backbone.split("/")[-1])
+    named = ("backbone", *(f"{method}.mlm_head" for method in ("denosent", "infocse", "tsdae")))
+    heads = dict.fromkeys(named, backbone.split("/")[-1])
     others = {"diffcse.generator": generator, "training text": text, "dev set": "TOY", "suite": "toy: TOY"}
     assert read == {**heads, **others, **{f"text {name}": names for name, names in texts.items()}}
 

@@ -18,7 +18,8 @@ from tests.support.paradigm import NAMES
 PROFILES = ("bert-base", "roberta-base", "mini", "minilm")
 SETTINGS = {
     "angle": "e5dde56a", "arccon": "76c5264e", "arccse": "2be589dd", "barlow": "dfcf13e4",
-    "bsl": "cf443fba", "crop": "38d60d2d", "dclr": "535ff463", "denosent": "238d48d6",
+    "bsl": "cf443fba", "crop": "38d60d2d", "ct": "10b053bf", "ct_batch": "632aebc8",
+    "dclr": "535ff463", "denosent": "238d48d6",
     "diffcse": "6c3b4a8a", "distill": "7d1637d5", "echo": "ea689fb1", "edfse": "7269ea61",
     "edfse_d": "5af26fd1", "ensemble": "1359cfcd", "esimcse": "7aac7590", "exported": "fdbd5ad3",
     "hf": "2584045b", "infocse": "8d0c812d", "infonce": "13c0140f", "iscse": "e7f64888",
@@ -32,7 +33,7 @@ SETTINGS = {
     "sncse": "1153e39f", "st": "fdbd5ad3", "static": "f7a58873", "sup_prompteol_cse": "00bb6664",
     "sup_simcse": "86d6111e",
     "tncse": "5526a26f", "tncse_d": "27e22993", "tncse_single": "d0acf494", "tncse_uc": "82cb6b3e",
-    "tncse_uc_d": "5742e75c", "unsee_barlow": "63059845", "unsee_byol": "12e32428",
+    "tncse_uc_d": "5742e75c", "tsdae": "26dcb69d", "unsee_barlow": "63059845", "unsee_byol": "12e32428",
     "unsee_corinfomax": "63059845", "unsee_vicreg": "12e32428", "untrained": "1c1b62b7",
     "vascl": "d914e794", "vectors": "247b77d0", "vicreg": "dfcf13e4", "whitenedcse": "b323802c",
     "whitening": "c185919f", "word_overlap": "fdbd5ad3",

@@ -54,6 +54,9 @@ TWO_STEPS = " ".join(
         ("tncse[drop_norms=1]", "albert", "layer norms"),
         ("tncse[drop_norms=3]", "modernbert", "layer norms"),  # of two layers
         ("simcse[mlm_term=0.1]", "electra", "masked-LM head"),
+        ("tsdae", "distilbert", "decoding layers"),
+        ("tsdae", "modernbert", "decoding layers"),
+        ("tsdae", "electra", "masked-LM head"),
         ("sup_simcse", "distilbert", "pooler layer"),
         ("simcse[pooling=pooler]", "bert", "pooler"),
         ("infonce[pooler=avg]", "qwen2", "embeddings"),

@@ -15,11 +15,13 @@ ALIKE = frozenset(
             "vascl",
         ),  # SimCSE's training with another loss or views
         *(
+            "ct",
             "denosent",
             "edfse",
             "esimcse",
             "infocse",
             "pcl",
+            "tsdae",
             "whitenedcse",
         ),  # parts that others of CI have too
     }

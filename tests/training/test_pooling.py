@@ -186,6 +186,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("esimcse", "mask", {}, "weighted_mean"),
     ("whitenedcse", "mask", {"repetition_rate": 0.3}, "repetition_rate=0"),
     ("crop", "mask", {"unit": "token"}, "unit=word"),
+    ("tsdae", "mask", {}, "weighted_mean"),
 ]
 
 
