@@ -11,6 +11,7 @@ from bench.losses.contrastive import near_nce as near_nce
 from bench.losses.contrastive import queue_nce as queue_nce
 from bench.losses.decorrelation import BarlowTwins as BarlowTwins
 from bench.losses.decorrelation import CorInfoMax as CorInfoMax
+from bench.losses.decorrelation import barlow_twins as barlow_twins
 from bench.losses.decorrelation import byol_loss as byol_loss
 from bench.losses.decorrelation import vicreg as vicreg
 from bench.losses.masked_lm import masked_lm_loss as masked_lm_loss
