@@ -1,4 +1,4 @@
-"""SCD: two views of a sentence at different dropout rates, repelled as states and decorrelated as features."""
+"""SCD: two views of a sentence at different dropout rates, repelled as states, decorrelated as features."""
 
 from __future__ import annotations
 
