@@ -86,7 +86,7 @@ def test_the_projector_is_the_released_one() -> None:
     assert [part.weight.shape for part in parts if isinstance(part, nn.Linear)] == [
         (4096, 16), (4096, 4096), (4096, 4096),
     ]  # fmt: skip
-    assert float(parts[3].weight.std()) == pytest.approx(0.02, rel=1e-2)
+    assert float(parts[3].weight.detach().std()) == pytest.approx(0.02, rel=1e-2)
     assert not bool(parts[0].bias.any())
 
 
@@ -120,20 +120,17 @@ def test_each_view_has_its_dropout(
         torch.testing.assert_close(made.module.get_parameter(name).grad, gradient, rtol=1e-6, atol=1e-8)
 
 
-def test_views_are_repelled_and_features_decorrelated(tiny_bert: Path) -> None:
-    """Against its gradient the cosine of the views falls, and so does the decorrelation."""
-    for weights in ({"alpha": 1.0, "beta": 0.0}, {"alpha": 0.0, "beta": 1.0}):
-        changes = {"width": 7, "dropout2": 0.3} | weights
-        made, rows, _ = objective_of("scd", tiny_bert, TEXT, **changes)
-        losses = []
-        for _ in range(6):
-            with own_random_state(1, "dropout"):
-                loss = made(rows)
-            losses.append(float(loss.detach()))
-            with torch.no_grad():
-                for name, gradient in gradients_of(made, loss).items():
-                    made.module.get_parameter(name).sub_(1e-3 * gradient)
-        assert losses == sorted(losses, reverse=True)
+def test_losses_of_equal_views_and_odd_batches(tiny_bert: Path) -> None:
+    """Cosines are 1 and repelled, correlations with itself 1 up to the batch norm's eps."""
+    step = partial(objective_of, "scd", tiny_bert, width=7, dropout2=0.0)
+    made, rows, _ = step(TEXT, alpha=0.5, beta=0.0)
+    assert float(made(rows).detach()) == pytest.approx(0.5 / 0.05, rel=1e-9)
+    made, rows, _ = step(TEXT, alpha=0.0, off_diagonal=0.0, beta=1.0)
+    assert 0 < float(made(rows).detach()) < 0.1
+    for texts in (["", "the farmer"], ["a", "a"]):
+        made, rows, _ = step(texts, dropout=0.3)
+        loss = made(rows)
+        assert all(bool(gradient.isfinite().all()) for gradient in gradients_of(made, loss).values())
 
 
 def test_layers_computed_again_are_refused() -> None:
