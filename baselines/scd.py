@@ -12,7 +12,7 @@ from bench.lazy import torch
 from bench.method_card import MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
-from bench.training.recipe import ADAMW_EPS, CLS_VIEWS, TrainedOnce, usual_options
+from bench.training.recipe import CLS_VIEWS, TrainedOnce, usual_options
 
 
 def build_projector(size: int, width: int, layers: int) -> Any:
@@ -100,7 +100,8 @@ class SCD(TrainedOnce):
             "checkpoint selected on the profile's dev set; released: on SICK-R's",
             "each view is encoded in a call of its own; released: in turn in one batch, the same rates",
             "checkpoint_layers is refused: a layer's second pass would have the other view's dropout",
-            ADAMW_EPS,
+            "released: AdamW of transformers 4.10 adds eps before it corrects the bias of the second moment; "
+            "torch's, used here, adds it after",
         ),
     )
 

@@ -8,6 +8,7 @@ ALIKE = frozenset(
     {
         *(
             "arccse",
+            "consert",
             "crop",
             "dclr",
             "iscse",
