@@ -18,7 +18,7 @@ from tests.support.paradigm import NAMES
 PROFILES = ("bert-base", "roberta-base", "mini", "minilm")
 SETTINGS = {
     "angle": "e5dde56a", "arccon": "76c5264e", "arccse": "2be589dd", "barlow": "dfcf13e4",
-    "bsl": "cf443fba", "crop": "38d60d2d", "dclr": "535ff463", "denosent": "238d48d6",
+    "bsl": "cf443fba", "consert": "be3f19a5", "crop": "38d60d2d", "dclr": "535ff463", "denosent": "238d48d6",
     "diffcse": "6c3b4a8a", "distill": "7d1637d5", "echo": "ea689fb1", "edfse": "7269ea61",
     "edfse_d": "5af26fd1", "ensemble": "1359cfcd", "esimcse": "7aac7590", "exported": "fdbd5ad3",
     "hf": "2584045b", "infocse": "8d0c812d", "infonce": "13c0140f", "iscse": "e7f64888",
@@ -26,7 +26,7 @@ SETTINGS = {
     "m_barlow": "1879cd0d", "m_mhe": "a42abf9c", "m_mhs": "6078ab69", "m_vicreg": "1879cd0d",
     "mat": "5b68d871", "met": "eb11b93a", "mhe": "205174cf", "mhs": "cbf9090b", "mixcse": "a4a1864f",
     "mpt": "8475129b", "paradigm": "4e860e8e", "pcl": "0f8674e3", "promptbert": "2cc162e0",
-    "prompteol": "433e2840", "rankcse": "e3fa5724", "released": "dbba0720", "simcse": "11bc0977",
+    "prompteol": "433e2840", "rankcse": "e3fa5724", "released": "dbba0720", "scd": "c2ff4617", "simcse": "11bc0977",
     "sncse": "1153e39f", "st": "fdbd5ad3", "static": "f7a58873", "sup_simcse": "86d6111e",
     "tncse": "5526a26f", "tncse_d": "27e22993", "tncse_single": "d0acf494", "tncse_uc": "82cb6b3e",
     "tncse_uc_d": "5742e75c", "unsee_barlow": "63059845", "unsee_byol": "12e32428",
