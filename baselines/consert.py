@@ -64,7 +64,8 @@ class ConSERTObjective(training.Objective):
         self.encoder, self.pad_id = model, pad_id
         self.tau, self.weight = float(config["tau"]), float(config["weight"])
         self.views = tuple((str(config[f"view{side}"]), float(config[f"rate{side}"])) for side in (1, 2))
-        self.features = nn.count_embedding_features(model)
+        cuts = any(view.endswith("_cutoff") for view, _ in self.views)
+        self.features = nn.prepare_cutoffs(model) if cuts else 0
         self.draws = training.generator(context.seed, f"augment/{context.role}")
 
     def prepare(self, batch: Sequence[list[int]]) -> nn.TokenBatch:

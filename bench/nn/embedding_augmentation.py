@@ -13,34 +13,53 @@ from torch import Tensor, nn
 from bench.errors import InputError
 from bench.nn.tokens import Chunk
 
+_ZEROS = "_bench_zeros"
+
 
 def find_embeddings(model: nn.Module) -> nn.Module:
     """Return the module before the first layer: the model's ``embeddings``, otherwise its word embeddings.
 
-    An output of ``embeddings`` has passed LayerNorm and dropout, and has absolute positions in it.
+    An output of ``embeddings`` has passed LayerNorm and dropout, and has absolute positions in it. Of a model
+    with two sides they are the encoder's.
     """
     whole = getattr(model, "embeddings", None)
-    words: Any = getattr(model, "get_input_embeddings", None)
-    found = whole if isinstance(whole, nn.Module) else words and words()
-    if not isinstance(found, nn.Module):
-        what = f"no embeddings are found in {type(model).__name__}, whose output a cutoff changes"
-        raise InputError(what, expected="a transformer with embeddings of its tokens")
-    return found
+    if isinstance(whole, nn.Module):
+        return whole
+    side: Any = getattr(model, "encoder", model)
+    if not hasattr(side, "get_input_embeddings"):
+        side = model
+    words: nn.Module = side.get_input_embeddings()
+    return words
 
 
-@torch.no_grad()
-def count_embedding_features(model: Any) -> int:
-    """Return the features of the embeddings' output, in ALBERT fewer than of the states."""
-    shapes: list[torch.Size] = []
-    hook = find_embeddings(model).register_forward_hook(lambda _, __, output: shapes.append(output.shape))
+def prepare_cutoffs(model: Any) -> int:
+    """Let :func:`cut_embeddings` change a model, and return the features of its embeddings' output.
+
+    In ALBERT these are fewer than those of the states. The hook is registered here for good, as a compiled
+    step can't register one; outside of :func:`cut_embeddings` it does nothing.
+    """
+    embeddings, shapes = find_embeddings(model), list[torch.Size]()
+    if _ZEROS not in vars(embeddings):
+        vars(embeddings)[_ZEROS] = []  # innermost last
+        embeddings.register_forward_hook(_cut_output)
+    hook = embeddings.register_forward_hook(lambda _, __, output: shapes.append(output.shape))
     was_training = model.training
     token = torch.zeros(1, 1, dtype=torch.long, device=model.device)
     try:
-        model.eval()(input_ids=token, attention_mask=torch.ones_like(token))
+        with torch.no_grad():
+            model.eval()(input_ids=token, attention_mask=torch.ones_like(token))
     finally:
         model.train(was_training)
         hook.remove()
+    if not shapes:
+        what = f"{type(model).__name__} does not call the embeddings that a cutoff changes"
+        raise InputError(what, expected="views without a cutoff, or another architecture")
     return shapes[0][-1]
+
+
+def _cut_output(embeddings: nn.Module, _: Any, output: Tensor) -> Tensor:
+    zeros = getattr(embeddings, _ZEROS)
+    return output.masked_fill(zeros[-1], 0.0) if zeros else output
 
 
 def attach_zeros(
@@ -77,13 +96,14 @@ def _pad_zeros(rows: Sequence[Tensor | None], length: int) -> Tensor | None:
 def cut_embeddings(model: nn.Module, zeros: Tensor | None) -> Iterator[None]:
     """Set elements of the embeddings' output to 0 while the block calls the model; None sets none.
 
-    ``zeros`` is True at these elements, (b, L, E).
+    ``zeros`` is True at these elements, (b, L, E). The model has been through :func:`prepare_cutoffs`.
     """
     if zeros is None:
         yield
         return
-    hook = find_embeddings(model).register_forward_hook(lambda _, __, output: output.masked_fill(zeros, 0.0))
+    inner = getattr(find_embeddings(model), _ZEROS)
+    inner.append(zeros)
     try:
         yield
     finally:
-        hook.remove()
+        inner.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,17 @@ from torch import Tensor
 from bench.baselines.consert import ConSERTObjective, draw_cutoff, shuffle_row
 from bench.errors import InputError
 from bench.method_card import OptionValue
-from bench.nn.embedding_augmentation import attach_zeros, count_embedding_features, cut_embeddings
-from bench.nn.tokens import split_into_chunks
+from bench.nn.backbone import load_backbone
+from bench.nn.embedding_augmentation import attach_zeros, cut_embeddings, prepare_cutoffs
+from bench.nn.hidden_states import compute_last_states
+from bench.nn.tokens import pad_chunk, split_into_chunks
 from bench.training.loop import TrainSettings, train
 from bench.training.randomness import generator
 from tests.support.steps import count_losses, descend, gradients_of, objective_of, same_step
 from tests.support.training import SENTENCES, options_of, random, stages_of
 
 TEXT = [*SENTENCES, "the doctor is on the hill", "children are singing"]
+Zoo = Callable[[str], Path]
 Draws = list[list[int]]  # of each row of a view, the drawn order of its units
 
 
@@ -183,8 +187,27 @@ def test_a_cut_ends_with_its_block(tiny_bert: Path) -> None:
         flat = model(input_ids=ids).last_hidden_state
     torch.testing.assert_close(flat, flat[:, :1].expand_as(flat))  # nothing is left of the tokens
     assert torch.equal(model(input_ids=ids).last_hidden_state, plain)
-    assert count_embedding_features(model) == plain.shape[2]
+    assert prepare_cutoffs(model) == plain.shape[2]
     assert model.training
+
+
+@pytest.mark.parametrize(
+    ("backbone", "features"), [("roberta", 32), ("albert", 16), ("modernbert", 32), ("llama", 32), ("t5", 32)]
+)
+def test_a_cutoff_reaches_every_architecture(zoo: Zoo, backbone: str, features: int) -> None:
+    """Rows that differ by one token are alike once it is cut."""
+    model = load_backbone(zoo(backbone))[0].eval()
+    assert prepare_cutoffs(model) == prepare_cutoffs(model) == features
+    chunk = pad_chunk([[3, 4, 5, 6], [3, 7, 5, 6]], 0)
+    cut = torch.zeros(2, 4, features, dtype=torch.bool)
+    cut[:, 1] = True
+    with torch.no_grad():
+        plain = compute_last_states(model, chunk)
+        with cut_embeddings(model, cut):
+            states = compute_last_states(model, chunk)
+        assert torch.equal(compute_last_states(model, chunk), plain)
+    assert not torch.allclose(plain[0], plain[1])
+    torch.testing.assert_close(states[0], states[1])
 
 
 @pytest.mark.parametrize(
