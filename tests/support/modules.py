@@ -21,6 +21,7 @@ ALIKE = frozenset(
             "esimcse",
             "infocse",
             "pcl",
+            "scd",
             "whitenedcse",
         ),  # parts that others of CI have too
     }
