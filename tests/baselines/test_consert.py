@@ -55,21 +55,21 @@ def states_of(model: Any, row: list[int], view: str, rate: float, order: list[in
     for layer in model.encoder.layer:
         states = layer(states)
         states = states[0] if isinstance(states, tuple) else states
-    return states[0]
+    last: Tensor = states[0]
+    return last
 
 
 def drawn_orders(rows: list[list[int]], config: dict[str, OptionValue], features: int) -> list[Draws]:
     """The orders that a step draws, view by view and row by row."""
     draw, views = generator(1, "augment/consert"), []
     for side in (1, 2):
-        units = {
-            "shuffle": lambda count: count,
-            "token_cutoff": lambda count: count,
-            "feature_cutoff": lambda _: features,
-            "element_cutoff": lambda count: count * features,
-        }.get(str(config[f"view{side}"]))
-        counts = [units(len(row)) if units else 0 for row in rows]
-        views.append([torch.randperm(n, generator=draw).tolist() if units else [] for n in counts])
+        view = str(config[f"view{side}"])
+        counts = []
+        for row in rows:
+            sizes = {"feature_cutoff": features, "element_cutoff": len(row) * features}
+            counts.append(sizes.get(view, len(row)))
+        orders = [[] if view == "none" else torch.randperm(n, generator=draw).tolist() for n in counts]
+        views.append(orders)
     return views
 
 
@@ -238,7 +238,12 @@ def test_adamw_takes_the_released_steps(tiny_bert: Path) -> None:
     )
     batches: list[Any] = []
     prepare = made.prepare
-    made.prepare = lambda batch: batches.append(batch) or prepare(batch)
+
+    def note(batch: Any) -> Any:
+        batches.append(batch)
+        return prepare(batch)
+
+    made.prepare = note
     train(made, made.encoder, rows, settings, seed=1, corpus="c", dev_score=lambda: 0.0)
     moments: dict[str, tuple[Tensor, Tensor]] = {}
     for step, batch in enumerate(batches):
