@@ -76,7 +76,9 @@ class TSDAE(TrainedOnce):
     card = MethodCard(
         name="tsdae",
         printed="TSDAE",
-        family="non-contrastive",
+        family="denoising",
+        adds="a decoder that restores the sentence, in place of the contrast; words deleted, not dropout views",
+        cites=("wang-etal-2021-tsdae",),
         tags=("decoder", "deletion"),
         passes=5.4,
         kind="baseline",

@@ -16,28 +16,6 @@ from bench.training.encoder_options import ENCODER_OPTIONS
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 
-def near_nce(
-    first: torch.Tensor, second: torch.Tensor, near: torch.Tensor | None, tau: float
-) -> torch.Tensor:
-    """Contrast two views (B, F) from both sides, with both views of all others or of neighbours alone.
-
-    Released: ContrastiveLoss and VaSCL_NBiDir (Zhang et al. 2022). The neighbours are ``near``, (B, B) with a
-    False diagonal; None: all others.
-    """
-    losses.check_same_shape("(B, F)", first=first, second=second)
-    losses.check_tau(tau)
-    count = len(first)
-    if near is None:
-        near = ~torch.eye(count, dtype=torch.bool, device=first.device)
-    if near.shape != (count, count):
-        raise ValueError(f"near {tuple(near.shape)} must be (B, B), with views of {count} rows")
-    own, other = (torch.nn.functional.normalize(view, dim=1, eps=1e-8) for view in (first, second))
-    both = torch.cat([own, other])
-    positive = (own * other).sum(1).repeat(2) / tau
-    negative = (both @ both.T / tau).masked_fill(~near.repeat(2, 2), float("-inf"))
-    return (torch.cat([positive.unsqueeze(1), negative], dim=1).logsumexp(1) - positive).mean()
-
-
 def find_batch_neighbours(vectors: torch.Tensor, count: int) -> torch.Tensor:
     """Mark the ``count`` other rows j with the largest e_i . e_j, at most all others; (B, B)."""
     if vectors.ndim != 2 or count < 1:
@@ -110,7 +88,7 @@ class VaSCLObjective(training.Objective):
     def compute(self, prepared: VaSCLStep) -> torch.Tensor:
         """Encode in one call; the perturbed view passes only the head."""
         first, second = training.batch_states(self.encoder, prepared.views, "avg").chunk(2)
-        loss = near_nce(self.head(first), self.head(second), None, self.tau)
+        loss = losses.near_nce(self.head(first), self.head(second), None, self.tau)
         if prepared.start is None:
             return loss
         fixed = first.detach()
@@ -120,7 +98,7 @@ class VaSCLObjective(training.Objective):
             self.head, fixed, near, start, xi=self.xi, tau=self.tau, steps=self.steps
         )
         moved = (first if self.through else fixed) + self.radius * direction
-        return loss + near_nce(clean, self.head(moved), near, self.tau)
+        return loss + losses.near_nce(clean, self.head(moved), near, self.tau)
 
 
 @add_method

@@ -145,3 +145,42 @@ def hard_negative_nce(
     own = torch.eye(len(a), dtype=a.dtype, device=a.device)
     logits = torch.cat([a @ p.T / tau, a @ n.T / tau + weight * own], dim=1)
     return functional.cross_entropy(logits, torch.arange(len(a), device=a.device))
+
+
+def near_nce(first: Tensor, second: Tensor, near: Tensor | None, tau: float) -> Tensor:
+    """NT-Xent: cross-entropy of each of 2B views against its other view, with both views of others.
+
+    For all others (Chen et al. 2020; Yan et al. 2021, ConSERT) or for neighbours only (Zhang et al. 2022,
+    VaSCL: ContrastiveLoss and VaSCL_NBiDir). Gradient flows through both sides and both norms.
+
+    Args:
+        first: z, (B, F).
+        second: z', (B, F), row i belongs to row i of the first.
+        near: True where row j is a negative of row i, (B, B) with a False diagonal; None: all others.
+        tau: Temperature, above 0.
+
+    Returns:
+        Scalar, the mean over the 2B views, at least 0; ln(2B - 1) for equal rows and all others.
+
+    Raises:
+        ValueError: unmatched shapes, or a temperature of 0 or less.
+
+    Example:
+        >>> first = torch.eye(2)
+        >>> round(near_nce(first, first, None, tau=1.0).item(), 4)  # ln(e + 2) - 1
+        0.5514
+        >>> near_nce(first, first, torch.zeros(2, 2, dtype=torch.bool), tau=1.0).item()  # no negatives
+        0.0
+    """
+    check_same_shape("(B, F)", first=first, second=second)
+    check_tau(tau)
+    count = len(first)
+    if near is None:
+        near = ~torch.eye(count, dtype=torch.bool, device=first.device)
+    if near.shape != (count, count):
+        raise ValueError(f"near {tuple(near.shape)} must be (B, B), with views of {count} rows")
+    own, other = (functional.normalize(view, dim=1, eps=1e-8) for view in (first, second))
+    both = torch.cat([own, other])
+    positive = (own * other).sum(1).repeat(2) / tau
+    negative = (both @ both.T / tau).masked_fill(~near.repeat(2, 2), float("-inf"))
+    return (torch.cat([positive.unsqueeze(1), negative], dim=1).logsumexp(1) - positive).mean()

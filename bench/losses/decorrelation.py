@@ -41,12 +41,13 @@ def byol_loss(predictions: Tensor, targets: Tensor) -> Tensor:
     return (2 - 2 * (unit * goal).sum(1)).mean()
 
 
-def barlow_twins(z: Tensor, y: Tensor) -> Tensor:
-    """Return sum_k (C_kk - 1)^2 + 0.0051 sum_{k != l} C_kl^2 with C = z^T y / N (Zbontar et al. 2021, eq. 1).
+def barlow_twins(z: Tensor, y: Tensor, off_diagonal: float = BARLOW_OFF_DIAGONAL) -> Tensor:
+    """Return sum_k (C_kk - 1)^2 + w sum_{k != l} C_kl^2 with C = z^T y / N (Zbontar et al. 2021, eq. 1).
 
     Args:
         z: (N, d), standardised over the batch; y likewise.
         y: See z.
+        off_diagonal: w.
 
     Returns:
         Scalar, at least 0; 0 where C is the identity.
@@ -65,7 +66,7 @@ def barlow_twins(z: Tensor, y: Tensor) -> Tensor:
     c = z.T @ y / len(z)
     diagonal = c.diagonal()
     off = c.square().sum() - diagonal.square().sum()
-    return (diagonal - 1).square().sum() + BARLOW_OFF_DIAGONAL * off
+    return (diagonal - 1).square().sum() + off_diagonal * off
 
 
 def vicreg(z: Tensor, y: Tensor) -> Tensor:

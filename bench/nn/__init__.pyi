@@ -27,6 +27,7 @@ from bench.nn.denoising import compute_template_noise as compute_template_noise
 from bench.nn.device import float64_device as float64_device
 from bench.nn.device import to_float64 as to_float64
 from bench.nn.dropout import set_dropout as set_dropout
+from bench.nn.embedding_augmentation import prepare_cutoffs as prepare_cutoffs
 from bench.nn.encoder_folder import load_encoder as load_encoder
 from bench.nn.hidden_states import compute_last_states as compute_last_states
 from bench.nn.layer_streams import check_callable_layers as check_callable_layers

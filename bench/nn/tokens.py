@@ -72,6 +72,8 @@ class Chunk(NamedTuple):
     mask: torch.Tensor  # 1 on tokens and 0 on padding, (b, L)
     # the mask as a boolean attention mask, (b, 1, 1, L), made on the host; None without padding
     attention: torch.Tensor | None
+    # elements of the embeddings' output that are 0, (b, L, E), see bench.nn.embedding_augmentation
+    zeros: torch.Tensor | None = None
 
 
 class TokenBatch(NamedTuple):

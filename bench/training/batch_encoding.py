@@ -19,6 +19,8 @@ from torch import Tensor
 from bench.errors import InputError
 from bench.nn.architecture import count_positions
 from bench.nn.cross_attention import TwinStates, compute_twin_states
+from bench.nn.dropout import set_dropout
+from bench.nn.embedding_augmentation import attach_zeros, cut_embeddings
 from bench.nn.hidden_states import (
     compute_last_states,
     compute_layer_states,
@@ -76,13 +78,21 @@ def get_encoding_settings() -> EncodingSettings:
 
 
 def token_batch(
-    rows: Sequence[list[int]], pad_id: int, model: Any, *, budget: int | None = None, once: bool = True
+    rows: Sequence[list[int]],
+    pad_id: int,
+    model: Any,
+    *,
+    budget: int | None = None,
+    once: bool = True,
+    zeros: Sequence[Tensor | None] | None = None,
 ) -> TokenBatch:
     """Build this process's share of the rows, in chunks of similar length, on the CPU: the host's half.
 
     Chunks are small on a CPU, large on a GPU, one for compiled steps. ``budget`` limits their padded tokens;
     0 keeps the batch whole. ``once`` looks the embeddings up once for all chunks, where that pays: on a CPU.
-    Within :func:`bench.training.gradient_caching.cache_gradients` a chunk has at most so many rows.
+    Within :func:`bench.training.gradient_caching.cache_gradients` a chunk has at most so many rows. ``zeros``
+    are elements of each row's embeddings that :func:`batch_states` sets to 0, see
+    :func:`bench.nn.embedding_augmentation.attach_zeros`.
     """
     kind, compiled = torch.device(model.device).type, get_compile_mode() != "none"
     if budget is None:
@@ -98,6 +108,8 @@ def token_batch(
     if twice:
         once, padding["most"] = False, most  # a lookup for all chunks would have to keep its graph
     chunks, order = split_into_chunks(own, pad_id, budget, **padding)
+    if zeros is not None:
+        chunks = attach_zeros(chunks, order, [zeros[i] for i in share.own])
     where = [0] * len(order)
     for position, row in enumerate(order):
         where[row] = position
@@ -106,13 +118,22 @@ def token_batch(
     return TokenBatch(chunks, place, known, twice)
 
 
-def batch_states(model: Any, batch: TokenBatch, pooling: str = "cls") -> Tensor:
+def batch_states(
+    model: Any, batch: TokenBatch, pooling: str = "cls", *, dropout: float | None = None
+) -> Tensor:
     """Compute the device's half of :func:`pooled_states`, (B, H).
 
-    A pooling of :func:`encode_with` goes before the given one.
+    A pooling of :func:`encode_with` goes before the given one. ``dropout`` is set in the model for this
+    call and stays; a backward pass that computes layers again would take the last call's.
     """
     way = get_encoding_settings().pooling or pooling
-    return _encode_chunks([model], batch, lambda chunk: _compute_vectors(model, chunk, way))
+
+    def encode(chunk: Chunk) -> Tensor:
+        if dropout is not None:
+            set_dropout(model, dropout)
+        return _compute_vectors(model, chunk, way)
+
+    return _encode_chunks([model], batch, encode)
 
 
 def _compute_vectors(model: Any, chunk: Chunk, pooling: str) -> Tensor:
@@ -121,7 +142,7 @@ def _compute_vectors(model: Any, chunk: Chunk, pooling: str) -> Tensor:
     may_be_empty = pooling not in ("cls", "mask") and not is_layered(model)
     if may_be_empty:  # an empty row reads one padding token, so that its states stay finite
         chunk = chunk._replace(mask=torch.cat([torch.ones_like(mask[:, :1]), mask[:, 1:]], dim=1))
-    with autocast_towers(mask.device):
+    with autocast_towers(mask.device), cut_embeddings(model, chunk.zeros):
         if pooling == "avg_first_last":
             states = compute_layer_states(model, chunk)
         else:

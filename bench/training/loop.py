@@ -50,9 +50,10 @@ class TrainSettings:
     # transformers' AdamW adds it to the root of the second moment before its bias is corrected: relative to
     # the corrected root eps / sqrt(1 - 0.999^t). None: torch's 1e-8, added to that
     adam_eps: float | None = None
-    optimizer: str = (
-        "adamw"  # or "rmsprop": TensorFlow's rho 0.9 and eps 1e-7; its weight decay joins the gradient
-    )
+    # "adamw" or "rmsprop": TensorFlow's, rho 0.9 and eps 1e-7; weight decay joins the gradient
+    optimizer: str = "adamw"
+    # false: AdamW's moments as they are, not divided by 1 - beta^t, so that the first steps are longer
+    bias_correction: bool = True
 
     def __post_init__(self) -> None:
         """Check the warm-up."""
@@ -201,6 +202,8 @@ class _Stepper:
         """Take a step on its prepared batch; return its loss."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self._settings, step) * group.get("rate_scale", 1.0)
+            if not self._settings.bias_correction:
+                group["lr"] *= uncorrected_rate(group["betas"], step)
             if self._settings.adam_eps is not None:
                 group["eps"] = self._settings.adam_eps / math.sqrt(1 - group["betas"][1] ** step)
         with self._masters.lowered():
@@ -353,6 +356,16 @@ def parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[st
             if members := [p for p in group["params"] if scales.get(id(p), 1.0) == scale]:
                 scaled_groups.append({**group, "params": members, "rate_scale": scale})
     return scaled_groups
+
+
+def uncorrected_rate(betas: tuple[float, float], step: int) -> float:
+    """Return the factor of AdamW's rate that undoes the correction of its moments' bias at a step.
+
+    >>> [round(uncorrected_rate((0.9, 0.999), step), 3) for step in (1, 10, 10_000)]
+    [3.162, 6.529, 1.0]
+    """
+    first, second = betas
+    return (1 - first**step) / math.sqrt(1 - second**step)
 
 
 def learning_rate(settings: TrainSettings, step: int) -> float:

@@ -21,9 +21,9 @@ from bench.baselines.mixcse import mixed_nce
 from bench.baselines.pcl import contrast_rows, group_contrast, pcl_loss, row_divergence
 from bench.baselines.rankcse import consistency_loss, list_mle, list_net
 from bench.baselines.sncse import bidirectional_margin_loss
-from bench.baselines.vascl import find_batch_neighbours, near_nce
+from bench.baselines.vascl import find_batch_neighbours
 from bench.baselines.whitenedcse import multi_positive_nce
-from bench.losses.contrastive import hard_negative_nce, info_nce, queue_nce
+from bench.losses.contrastive import hard_negative_nce, info_nce, near_nce, queue_nce
 from bench.losses.decorrelation import byol_loss
 from bench.losses.masked_lm import masked_lm_loss
 from bench.losses.modified_noncontrastive import LOSSES as MODIFIED

@@ -26,6 +26,7 @@ DECODER: Changes = {"decoder_layers": 1, "decoder_inner": 8}
 # methods to which single words, equal and empty sentences could matter
 SHORT: list[tuple[str, Changes]] = [
     ("arccse", {"triplet_min_length": 1, "triplet_margin": 2.5}),
+    ("consert", {}),
     ("crop", {}),
     ("ct", {"dropout": 0.0}),
     ("ct_batch", {}),
@@ -102,6 +103,7 @@ OTHERS: list[tuple[str, Changes]] = [
     ("bsl", {"blocks": 1}),
     ("crop", {"train_pooling": "cls"}),
     ("infocse", {"mlm_weight": 0.5}),
+    ("scd", {"width": 8, "dropout2": 0.0}),
     ("simcse", {}),
     ("sup_simcse", {}),
     ("whitenedcse", {"groups": 4}),
@@ -170,7 +172,9 @@ def test_every_option_changes_the_loss(
     ("method", "changes"),
     [
         ("bsl", {"blocks": 1, "lr": 1e-2}),
+        ("consert", {"lr": 1e-3}),
         ("crop", {}),
+        ("scd", {"width": 8}),
         ("denosent", DECODER),
         ("diffcse", {}),
         ("esimcse", {}),
@@ -202,7 +206,9 @@ def test_what_is_kept(tmp_path: Path, tiny_bert: Path, tiny_mlm: Path, method: s
     [
         ("angle", {}, {"angle_weight": 1.0}),
         ("bsl", {"blocks": 1, "select": "cosine"}, {"decay": 0.5}),
+        ("consert", {"lr": 1e-3, "pooling": "avg"}, {"view2": "none"}),
         ("crop", {}, {"views": "dropout"}),
+        ("scd", {"width": 8}, {"dropout2": 0.3}),
         ("dclr", {}, {"noise_steps": 0}),
         ("denosent", {**DECODER, "max_length": 12}, {"noise": 0.1}),
         ("iscse", {"buffer": 30, "neighbours": 4}, {"tau": 0.1}),
@@ -235,6 +241,7 @@ def test_training_repeats_with_its_seed(
         ("denosent", {**DECODER, "max_length": 12}, {"warmup": 0.0}),
         ("vascl", {"radius": 2.0, "lr": 1e-4}, {"head_rate": 1.0}),
         ("bsl", {"blocks": 1}, {"adam_eps": 1e-2}),
+        ("consert", {"lr": 1e-3, "warmup": 0.0}, {"bias_correction": True}),
         ("simcse", {}, {"lr": 1e-4}),
         ("simcse", {}, {"schedule": "constant"}),
         ("simcse", {}, {"weight_decay": 0.5}),

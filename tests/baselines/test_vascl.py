@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from bench.baselines.vascl import find_batch_neighbours, find_worst_direction, near_nce, scale_to_unit
+from bench.baselines.vascl import find_batch_neighbours, find_worst_direction, scale_to_unit
+from bench.losses import near_nce
 from bench.method_card import OptionValue
 from bench.training.loop import TrainSettings, parameter_groups, train
 from bench.training.randomness import generator, own_random_state

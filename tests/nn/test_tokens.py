@@ -17,7 +17,8 @@ ROWS = [[2, 9, 7, 4], [2, 5], [2, 9, 9, 9, 8, 6]]
 
 
 def test_rows_are_padded_on_the_right() -> None:
-    ids, mask, attention = tokens.pad_chunk(ROWS[:2], 0)
+    ids, mask, attention, zeros = tokens.pad_chunk(ROWS[:2], 0)
+    assert zeros is None
     assert ids.tolist() == [[2, 9, 7, 4], [2, 5, 0, 0]]
     assert mask.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
     assert attention is not None

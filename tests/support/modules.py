@@ -8,6 +8,7 @@ ALIKE = frozenset(
     {
         *(
             "arccse",
+            "consert",
             "crop",
             "dclr",
             "iscse",
@@ -22,6 +23,7 @@ ALIKE = frozenset(
             "infocse",
             "pcl",
             "tsdae",
+            "scd",
             "whitenedcse",
         ),  # parts that others of CI have too
     }

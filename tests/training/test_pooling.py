@@ -128,6 +128,7 @@ TRAINED: list[tuple[str, str, str, dict[str, Any]]] = [
     ("pcl", "gpt2", "avg", {"peer_mask": True}),
     ("unsee_byol", "distilbert", "mask", {"layers": 1}),
     ("unsee_byol", "gpt2", "last", {"drop_last": False, "layers": 1}),
+    ("consert", "albert", "avg_first_last", {}),
     ("crop", "bert", "mask", {}),
     ("crop", "gpt2", "last", {}),
     ("vascl", "distilbert", "avg_first_last", {}),
@@ -187,6 +188,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("whitenedcse", "mask", {"repetition_rate": 0.3}, "repetition_rate=0"),
     ("crop", "mask", {"unit": "token"}, "unit=word"),
     ("tsdae", "mask", {}, "weighted_mean"),
+    ("consert", "cls", {}, "avg_first_last"),
+    ("consert", "mask", {"view2": "none"}, "weighted_mean"),
 ]
 
 
