@@ -77,7 +77,7 @@ class TSDAE(TrainedOnce):
         name="tsdae",
         printed="TSDAE",
         family="denoising",
-        adds="a decoder that restores the sentence, in place of the contrast; words deleted, not dropout views",
+        adds="a decoder that restores a sentence from the vector of its remains, in place of the contrast",
         cites=("wang-etal-2021-tsdae",),
         tags=("decoder", "deletion"),
         passes=5.4,
