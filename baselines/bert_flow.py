@@ -205,16 +205,17 @@ class BertFlow:
         cites=("li-etal-2020-sentence",),
         tags=("normalising flow",),
         kind="baseline",
-        summary="the backbone's mean vectors through a Glow fitted to the task's sentences or the training text",
+        summary="the backbone's mean vectors, mapped to a Gaussian by a flow fitted to the task's or training text",
         version=1,
-        paper="Li, Zhou, He, Wang, Yang, Li 2020, On the Sentence Embeddings from Pre-trained Language Models",
+        paper="Li, Zhou, He, Wang, Yang, Li 2020, On the Sentence Embeddings from Pre-trained Language "
+        "Models",
         code="bohanli/BERT-flow 7fa8f6d",
         equations=(
-            "v = (mean_t h^1_t + mean_t h^L_t) / 2; z = f(v), f invertible; the vector is z divided by its norm",
+            "v = (mean_t h^1_t + mean_t h^L_t) / 2; z = f(v), f invertible; the vector is z / |z|",
             "step: y = (x + b) * exp(3 l), per channel; y's channels reversed and halved, (y1, y2); "
             "x' = (y1, y2 + g(y1))",
-            "g(y) = (A(A(y W1), relu) W2, relu) W3 + c) * exp(3 m), A act norm as in the step; W3 = c = m = 0 at "
-            "first",
+            "g(y) = (relu(A(relu(A(y W1)) W2)) W3 + c) * exp(3 m), A act norm as in the step; W1, W2 from "
+            "N(0, 0.05^2), W3 = c = m = 0",
             "levels: D steps on H, H/2, ..., H/2^(K-1) channels; after each but the last, the second half of "
             "the channels is part of z",
             "log p(v) = log N(z; 0, I) + sum of all steps' 3 l; loss = -2 mean log p / (H log 2)",
@@ -230,9 +231,7 @@ class BertFlow:
             Option("levels", 3, "levels K; the dimensions H are a multiple of 2^K", minimum=1, maximum=20),
             Option("depth", 3, "steps D of a level", minimum=1, maximum=100),
             Option("width", 32, "hidden width of the couplings", minimum=1, maximum=100_000),
-            Option(
-                "lr", 1e-3, "learning rate, constant; 0 leaves the flow as its first batch sets it", minimum=0
-            ),
+            Option("lr", 1e-3, "learning rate, constant; 0 keeps the flow of its first batch", minimum=0),
             Option("batch_size", 64, "sentences of a step; released: 32 pairs", minimum=2),
             Option("epochs", 1, "passes over the sentences", minimum=1),
             Option("steps", 0, "for fit=train: optimiser steps, 0 for the epochs", minimum=0),
