@@ -205,7 +205,7 @@ class BertFlow:
         cites=("li-etal-2020-sentence",),
         tags=("normalising flow",),
         kind="baseline",
-        summary="the backbone's mean vectors, mapped to a Gaussian by a flow fitted to the task's or training text",
+        summary="the backbone's mean vectors, made Gaussian by a flow fitted to the task's or training text",
         version=1,
         paper="Li, Zhou, He, Wang, Yang, Li 2020, On the Sentence Embeddings from Pre-trained Language "
         "Models",
@@ -252,9 +252,10 @@ class BertFlow:
             TEXT_OPTION,
         ),
         deviations=(
-            "paper: the last two layers' mean; released: avg-last-2 indexes layers -0 and -1, the first and "
-            "the last, so pooling=avg_first_last",
-            "paper: random permutations of the channels; released: their reversal",
+            "printed: the mean of the last two layers; the released avg-last-2 indexes layers -0 and -1, the "
+            "first and the last: pooling=avg_first_last",
+            "as in the released settings, channels are reversed where Glow has 1x1 convolutions, and its "
+            "couplings are additive",
             "fit=target takes both sides of a task's pairs as the suite has them; released: also its train "
             "and dev sets",
             "fit=train takes the profile's text; released: the sentences of SNLI and MNLI",
