@@ -146,7 +146,7 @@ class TargetFlow:
         """Cosines of the pairs' z, float32 (n,); the fit is on both sides of all pairs."""
         if not first:
             return np.zeros(0, dtype=np.float32)
-        sentences = [*first, *second]
+        sentences = sorted((*first, *second))  # the fit is the same in any order of the pairs
         steps = planned_steps({**self.config, "steps": 0}, len(sentences))
         flow = fit_flow(self.base, sentences, self.config, steps, self.seed, "bert_flow")
         row = {sentence: i for i, sentence in enumerate(dict.fromkeys(sentences))}
