@@ -28,6 +28,7 @@ _WHY = {
     "st": "an st: folder doesn't define how it reads single tokens",
     "echo": "it reads a sentence inside a template",
     "prompteol": "it reads a sentence inside a template",
+    "bert_flow": "it maps the vectors of sentences",
     "whitening": "it maps the vectors of sentences",
 }
 _HINTS = {"st": "use hf:PATH:POOLING, such as hf:PATH:avg"}

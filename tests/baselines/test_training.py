@@ -262,7 +262,9 @@ def test_pooling_at_inference_is_no_setting_of_the_training() -> None:
     tested = 0
     for name, method in discover():
         options = options_of(name)
-        if not isinstance(method, TrainedMethod) or name.startswith(("unsee", "whitening", "vectors")):
+        if not isinstance(method, TrainedMethod) or name.startswith(
+            ("unsee", "whitening", "bert_flow", "vectors")
+        ):
             continue  # those train or fit the vectors of their pooling
         for stage in stages_of(name, options) if "pooling" in options else ():
             assert "pooling" not in dict(stage.config)

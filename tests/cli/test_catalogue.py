@@ -15,7 +15,7 @@ from tests.support.cli import Cli
 from tests.support.messages import missing_facts
 
 OF_FAMILY = {
-    "untrained": {"untrained", "word_overlap", "whitening"},
+    "untrained": {"untrained", "word_overlap", "whitening", "bert_flow"},
     "contrastive": {"simcse", "gsinfonce", "esimcse", "tncse", "jtcse", "diffcse", "infonce"},
     "non-contrastive": {"bsl", "unsee_byol", "m_mhe", "barlow"},
     "denoising": {"denosent", "infocse"},

@@ -240,6 +240,7 @@ MADE = (
     "vectors:WORDS:sif",
     "released:tncse_bert",
     "whitening[fit=train]",
+    "bert_flow[fit=train]",
 )
 
 

@@ -18,8 +18,8 @@ from tests.support.paradigm import NAMES
 PROFILES = ("bert-base", "roberta-base", "mini", "minilm")
 SETTINGS = {
     "angle": "e5dde56a", "arccon": "76c5264e", "arccse": "2be589dd", "barlow": "dfcf13e4",
-    "bsl": "cf443fba", "consert": "6b29915f", "crop": "38d60d2d", "ct": "10b053bf", "ct_batch": "632aebc8",
-    "dclr": "535ff463", "denosent": "238d48d6",
+    "bert_flow": "9dad2f0f", "bsl": "cf443fba", "consert": "6b29915f", "crop": "38d60d2d", "ct": "10b053bf",
+    "ct_batch": "632aebc8", "dclr": "535ff463", "denosent": "238d48d6",
     "diffcse": "6c3b4a8a", "distill": "7d1637d5", "echo": "ea689fb1", "edfse": "7269ea61",
     "edfse_d": "5af26fd1", "ensemble": "1359cfcd", "esimcse": "7aac7590", "exported": "fdbd5ad3",
     "hf": "2584045b", "infocse": "8d0c812d", "infonce": "13c0140f", "iscse": "e7f64888",
