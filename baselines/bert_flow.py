@@ -201,7 +201,7 @@ class BertFlow:
         name="bert_flow",
         printed="BERT-flow",
         family="untrained",
-        instead="the encoder stays as it is; a small normalising flow maps its mean vectors to a Gaussian",
+        instead="no training of the encoder; a small normalising flow maps its mean vectors to a Gaussian",
         cites=("li-etal-2020-sentence",),
         tags=("normalising flow",),
         kind="baseline",
