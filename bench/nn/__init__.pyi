@@ -15,6 +15,7 @@ from bench.nn.decoders import MeanPromptEncoder as MeanPromptEncoder
 from bench.nn.decoders import OneWordEncoder as OneWordEncoder
 from bench.nn.decoders import PrependedEncoder as PrependedEncoder
 from bench.nn.decoders import TemplateEncoder as TemplateEncoder
+from bench.nn.deep_prompts import add_prompts as add_prompts
 from bench.nn.denoising import BareTemplates as BareTemplates
 from bench.nn.denoising import DenoisedEncoder as DenoisedEncoder
 from bench.nn.denoising import build_bare_templates as build_bare_templates

@@ -23,6 +23,7 @@ from bench.nn import (
     adapter_merge,
     adapter_view,
     architecture,
+    deep_prompts,
     folder_checks,
     lora,
     untrusted_folder,
@@ -374,15 +375,20 @@ def load_folder(
 ) -> tuple[Any, Any, list[str], list[str]]:
     """Load a folder in ``dtype``, quietly: (model, tokenizer, missing weights, unread weights).
 
-    ``kind`` is transformers' class for the model, by default that of its encoder. InputError, with ``what``
-    and ``expected`` in its words, refuses a folder that is unloadable, would run or fetch something, or has
-    quantised or unread weights. An adapter is merged into its base model, or left out with ``merge`` off.
+    ``kind`` is transformers' class for the model, by default that of its encoder, which gets the folder's
+    deep prompts. InputError, with ``what`` and ``expected`` in its words, refuses a folder that is
+    unloadable, would run or fetch something, or has quantised or unread weights. An adapter
+    is merged into its base model, or left out with ``merge`` off.
     """
+    if kind is not None and (folder / deep_prompts.PROMPTS).is_file():
+        found = "its deep prompts belong to an encoder, not to a model with a head"
+        raise InputError(found, where=f"{folder.name}/{deep_prompts.PROMPTS}", expected=expected)
     with adapter_view.open_plain_folder(folder) as plain:
         kind = kind or architecture.select_auto_class(untrusted_folder.read_model_type(plain))
         model, tokenizer, missing, unread = _load_plain_folder(plain, kind, what, expected, dtype)
         if merge and adapter_folder.is_adapter(folder):
             unread += adapter_merge.merge_adapter(model, folder, missing)
+    deep_prompts.read_prompts(model, folder)
     return model, tokenizer, missing, unread
 
 

@@ -23,6 +23,7 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn.adapter_folder import AdapterBase, copy_adapter, find_base, is_adapter, offer_bases
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import TemplateEncoder
+from bench.nn.deep_prompts import PROMPTS, count_prompts, save_model
 from bench.nn.model_metadata import format_front_matter
 from bench.nn.prompt_prefix import DOCUMENT, QUERY, PrefixedEncoder
 from bench.nn.static_encoder import StaticEncoder, load_static, save_static
@@ -87,6 +88,10 @@ _SEES_PADDING = (
     "sentence-transformers would give a sentence another vector beside a longer one."
 )
 
+_PROMPTED = (
+    f"The folder has trained keys and values of every layer in {PROMPTS}, which transformers and "
+    "sentence-transformers leave unread: they would give the vectors of the frozen backbone."
+)
 
 _ADAPTER = """
 ## Base model
@@ -259,7 +264,7 @@ def _write_weights(encoder: TransformerEncoder, folder: Path) -> None:
     if encoder.pooling != "pooler":  # transformers draws a pooler that a checkpoint lacks
         weights = {name: weight for name, weight in weights.items() if "pooler" not in name.split(".")}
     with silence_libraries():
-        encoder.model.save_pretrained(folder, state_dict=weights)
+        save_model(encoder.model, folder, weights)
     shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors keeps others out
 
 
@@ -275,7 +280,8 @@ def _write_modules(folder: Path, first: str, second: str) -> None:
 def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
     if isinstance(encoder, StaticEncoder):
         return True
-    return encoder.pooling in _MODES and not encoder.sees_padding
+    plain = not encoder.sees_padding and not count_prompts(encoder.model)
+    return encoder.pooling in _MODES and plain
 
 
 def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
@@ -317,7 +323,7 @@ def _format_readme(
     elif _fits_sentence_transformers(_strip_prompts(encoder)):
         library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
     else:
-        why = _SEES_PADDING if _strip_prompts(encoder).pooling in _MODES else _PLAIN
+        why = _explain_loading(_strip_prompts(encoder))
         library, loading = "transformers", _WITH_BENCH.format(why=why)
     matter = format_front_matter(about)
     if bases:
@@ -326,6 +332,13 @@ def _format_readme(
         names = json.dumps([base.name for base in bases], ensure_ascii=False)
         matter = f"base_model: {names}\nbase_model_relation: adapter\n{matter}"
     return _FRONT_MATTER.format(library=library, about=matter) + card + loading
+
+
+def _explain_loading(encoder: TransformerEncoder) -> str:
+    """Say what other libraries would do with a folder that sentence-transformers can't read whole."""
+    if count_prompts(encoder.model):
+        return _PROMPTED
+    return _SEES_PADDING if encoder.pooling in _MODES else _PLAIN
 
 
 def _load_part(folder: Path, device: str) -> Encoder:

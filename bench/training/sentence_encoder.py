@@ -21,6 +21,7 @@ from bench.method_card import DROPOUT
 from bench.nn.adapter_folder import write_adapter
 from bench.nn.architecture import find_token_types, inspect_model
 from bench.nn.backbone import IndexedRows, TransformerEncoder, load_backbone, silence_libraries
+from bench.nn.deep_prompts import save_model
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout
 from bench.nn.hidden_states import compute_last_states
@@ -334,7 +335,7 @@ def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path, base:
             write_adapter(model, tokenizer, target, base)
             continue
         with silence_libraries(), configured_dropout(model):
-            model.save_pretrained(target)
+            save_model(model, target)
             tokenizer.save_pretrained(target)
 
 
