@@ -25,6 +25,7 @@ from bench.nn.device import float64_device as float64_device
 from bench.nn.device import to_float64 as to_float64
 from bench.nn.dropout import set_dropout as set_dropout
 from bench.nn.encoder_folder import load_encoder as load_encoder
+from bench.nn.hidden_states import average_states as average_states
 from bench.nn.hidden_states import compute_last_states as compute_last_states
 from bench.nn.layer_streams import check_callable_layers as check_callable_layers
 from bench.nn.layer_streams import compute_embeddings as compute_embeddings
@@ -40,6 +41,7 @@ from bench.nn.masked_lm import compute_lm_logits as compute_lm_logits
 from bench.nn.masked_lm import copy_mlm_head as copy_mlm_head
 from bench.nn.masked_lm import load_masked_lm as load_masked_lm
 from bench.nn.masked_lm import split_mlm_head as split_mlm_head
+from bench.nn.ngram_layers import NgramLayers as NgramLayers
 from bench.nn.prompt_prefix import PrefixedEncoder as PrefixedEncoder
 from bench.nn.prompt_template import Prompt as Prompt
 from bench.nn.sentence_transformer import SentenceTransformerEncoder as SentenceTransformerEncoder

@@ -6,7 +6,6 @@ model's weights, and every loading of bench puts them back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,18 +115,8 @@ def is_prompt_weight(name: str) -> bool:
     return ".attention.self.prompt." in name
 
 
-def save_model(model: Any, folder: Path, state: Mapping[str, Tensor] | None = None) -> None:
-    """Save a model, or ``state`` as its weights, as transformers does; deep prompts get their own file."""
-    if not count_prompts(model):
-        model.save_pretrained(folder, state_dict=state)
-        return
-    whole = model.state_dict() if state is None else state
-    plain = {name: weights for name, weights in whole.items() if not is_prompt_weight(name)}
-    model.save_pretrained(folder, state_dict=plain)
-    _write_prompts(model, folder)
-
-
-def _write_prompts(model: Any, folder: Path) -> None:
+def write_prompts(model: Any, folder: Path) -> None:
+    """Write the file of a model's deep prompts."""
     from safetensors.torch import save_file
 
     tensors = {}

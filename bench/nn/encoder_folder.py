@@ -23,8 +23,8 @@ from bench.errors import BenchError, DataError, InputError
 from bench.nn.adapter_folder import AdapterBase, copy_adapter, find_base, is_adapter, offer_bases
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import TemplateEncoder
-from bench.nn.deep_prompts import PROMPTS, count_prompts, save_model
 from bench.nn.model_metadata import format_front_matter
+from bench.nn.model_parts import list_parts, save_model
 from bench.nn.prompt_prefix import DOCUMENT, QUERY, PrefixedEncoder
 from bench.nn.static_encoder import StaticEncoder, load_static, save_static
 from bench.nn.sum_encoder import SumEncoder
@@ -33,7 +33,17 @@ from bench.records.filesystem import create_folder_atomically
 SCHEMA = 1
 SETTINGS, TWIN = "bench.json", "twin.json"
 TOLERANCE = 1e-6  # of the largest component, or of 1
-_POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask", "last", "weighted_mean")
+_POOLINGS = (
+    "cls",
+    "avg",
+    "avg_first_last",
+    "avg_last_two",
+    "pooler",
+    "mask",
+    "last",
+    "weighted_mean",
+    "ngrams",
+)
 _FIRST_LAYERS = ("embedding", "layer1")
 _MODES = {
     "cls": "pooling_mode_cls_token",
@@ -88,9 +98,9 @@ _SEES_PADDING = (
     "sentence-transformers would give a sentence another vector beside a longer one."
 )
 
-_PROMPTED = (
-    f"The folder has trained keys and values of every layer in {PROMPTS}, which transformers and "
-    "sentence-transformers leave unread: they would give the vectors of the frozen backbone."
+_WITH_PARTS = (
+    "Trained weights are in {files} too, which transformers and sentence-transformers leave unread: they "
+    "would give other vectors."
 )
 
 _ADAPTER = """
@@ -280,7 +290,7 @@ def _write_modules(folder: Path, first: str, second: str) -> None:
 def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
     if isinstance(encoder, StaticEncoder):
         return True
-    plain = not encoder.sees_padding and not count_prompts(encoder.model)
+    plain = not encoder.sees_padding and not list_parts(encoder.model)
     return encoder.pooling in _MODES and plain
 
 
@@ -336,8 +346,8 @@ def _format_readme(
 
 def _explain_loading(encoder: TransformerEncoder) -> str:
     """Say what other libraries would do with a folder that sentence-transformers can't read whole."""
-    if count_prompts(encoder.model):
-        return _PROMPTED
+    if parts := list_parts(encoder.model):
+        return _WITH_PARTS.format(files=" and ".join(parts))
     return _SEES_PADDING if encoder.pooling in _MODES else _PLAIN
 
 

@@ -21,7 +21,6 @@ from bench.method_card import DROPOUT
 from bench.nn.adapter_folder import write_adapter
 from bench.nn.architecture import find_token_types, inspect_model
 from bench.nn.backbone import IndexedRows, TransformerEncoder, load_backbone, silence_libraries
-from bench.nn.deep_prompts import save_model
 from bench.nn.device import move_module
 from bench.nn.dropout import configured_dropout, set_dropout
 from bench.nn.hidden_states import compute_last_states
@@ -29,6 +28,7 @@ from bench.nn.layer_checkpointing import checkpoint_layers
 from bench.nn.lora import add_lora, continue_lora, has_lora
 from bench.nn.lora_settings import LoraSettings
 from bench.nn.model_folder import ModelFolder
+from bench.nn.model_parts import save_model
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import wrap_chunk
 from bench.records.environment import collect_training_environment

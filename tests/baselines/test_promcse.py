@@ -159,7 +159,7 @@ def test_only_prompts_move_and_folders_keep_them(tiny_bert: Path, tmp_path: Path
     shutil.copytree(folder, tmp_path / "bare")
     (tmp_path / "bare" / PROMPTS).unlink()
     assert np.abs(TransformerEncoder(tmp_path / "bare").encode(text) - encoder.encode(text)).max() > 0.01
-    with pytest.raises(InputError, match="deep prompts belong to an encoder"):
+    with pytest.raises(InputError, match="belongs to an encoder"):
         load_masked_lm(folder)
     again = train_alone("simcse", folder, tmp_path, steps=2)  # all weights train, prompts among them
     assert count_prompts(load_backbone(again.folder / "selected")[0]) == 16
@@ -197,7 +197,7 @@ def rewrite(folder: Path, kind: str) -> None:
     ],
 )
 def test_a_damaged_file_is_refused(kind: str, what: str, tiny_bert: Path, tmp_path: Path) -> None:
-    from bench.nn.deep_prompts import save_model
+    from bench.nn.model_parts import save_model
 
     model, tokenizer = load_backbone(tiny_bert)
     add_prompts(model, 3)
