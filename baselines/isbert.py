@@ -33,7 +33,7 @@ def jensen_shannon_loss(features: torch.Tensor, vectors: torch.Tensor, owner: to
     if len(vectors) < 2:
         raise ValueError("a negative needs a second sentence")
     scores = features @ vectors.T
-    own = torch.nn.functional.one_hot(owner, len(vectors)).bool()
+    own = owner.unsqueeze(1) == torch.arange(len(vectors), device=owner.device)
     softplus = torch.nn.functional.softplus
     positive = math.log(2) - softplus(-scores.gather(1, owner.unsqueeze(1))).mean()
     others = softplus(scores).masked_fill(own, 0).sum() / (len(features) * (len(vectors) - 1))

@@ -39,7 +39,7 @@ class PromCSE(TrainedOnce):
         equations=(
             "K^l = [drop(P_K^l) ; h^(l-1) W_K + b_K], V^l = [drop(P_V^l) ; h^(l-1) W_V + b_V]: p places "
             "before a sentence's in layer l; queries are the sentence's only",
-            "position ids begin at p: they count the prompt's places",
+            "position ids begin at p: they count the prompt's places (positions=own: at 0)",
             "z = tanh(W h_cls + b) in training; S_ij = cos(z_i, z'_j) / tau; L = mean_i -log softmax(S_i)_i",
             "only P_K, P_V, W and b are trained; at inference h_cls with the prompts, without head and drop",
         ),
@@ -47,6 +47,12 @@ class PromCSE(TrainedOnce):
         options=(
             Option("tau", 0.05, "temperature", minimum=1e-4),
             Option("prompt_length", 16, "p, places of the prompt in every layer", minimum=1),
+            Option(
+                "positions",
+                "behind",
+                "position ids of a sentence: behind the prompt (released), or its own, from the first",
+                ("behind", "own"),
+            ),
             *usual_options(lr=3e-2, batch_size=256),
         ),
         deviations=(
@@ -67,8 +73,8 @@ class PromCSE(TrainedOnce):
                 f"deep prompts can't be put into a {facts.kind} model",
                 expected=f"a backbone of one of the kinds {', '.join(_KINDS)}",
             )
-        length = int(options["prompt_length"])
-        if facts.positions is not None and length + int(options["max_length"]) > facts.positions:
+        length, shifted = int(options["prompt_length"]), options["positions"] == "behind"
+        if shifted and facts.positions is not None and length + int(options["max_length"]) > facts.positions:
             what = f"a prompt of {length} and {options['max_length']} tokens exceed the model's positions"
             raise InputError(what, expected=f"{facts.positions} together")
 
@@ -82,5 +88,6 @@ class PromCSE(TrainedOnce):
         """Train prompts and head, as :func:`bench.training.train_towers`."""
         config, tower = context.config, nn.load_backbone(context.model)
         draw = training.generator(context.seed, f"prompt/{context.role}")
-        nn.add_prompts(tower[0], int(config["prompt_length"]), draw)
+        shifted = config["positions"] == "behind"
+        nn.add_prompts(tower[0], int(config["prompt_length"]), draw, shifted=shifted)
         return training.train_towers(context, [tower], partial(SimCSEObjective, tau=float(config["tau"])))

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
-from bench.nn.deep_prompts import count_prompts
+from bench.nn.deep_prompts import count_shifted
 from bench.nn.half_precision import compute_in_float32
 from bench.nn.hidden_states import is_layered
 from bench.nn.tokens import pad_chunk, send_tensor
@@ -174,7 +174,7 @@ def count_positions(model: Any) -> int | None:
     positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if positions is None or positions < 0:
         return None
-    return int(positions) - first_position(model) - count_prompts(model)
+    return int(positions) - first_position(model) - count_shifted(model)
 
 
 def find_longest_input(model: Any, tokenizer: Any) -> int:

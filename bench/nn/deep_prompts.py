@@ -19,7 +19,8 @@ from bench.nn.layer_adapters import compute_attention
 
 PROMPTS = "deep_prompts.safetensors"
 """File of a model folder that holds its deep prompts."""
-_LENGTH = "_bench_prompt_length"
+_SETTINGS = "_bench_prompts"
+_SHIFTED = "shifted"
 
 
 class LayerPrompt(nn.Module):
@@ -70,15 +71,31 @@ class PromptedSelfAttention(nn.Module):
 
 def count_prompts(model: Any) -> int:
     """Return the length of a model's deep prompts, 0 without."""
-    return int(vars(model).get(_LENGTH, 0)) if isinstance(model, nn.Module) else 0
+    return _get_settings(model)[0]
 
 
-def add_prompts(model: Any, length: int, draw: torch.Generator | None = None) -> None:
+def count_shifted(model: Any) -> int:
+    """Return the positions that a model's prompts take from its tokens."""
+    length, shifted = _get_settings(model)
+    return length if shifted else 0
+
+
+def _get_settings(model: Any) -> tuple[int, bool]:
+    """Return the length of a model's prompts, and whether positions count them."""
+    found: tuple[int, bool] = (
+        getattr(model, _SETTINGS, (0, False)) if isinstance(model, nn.Module) else (0, False)
+    )
+    return found
+
+
+def add_prompts(
+    model: Any, length: int, draw: torch.Generator | None = None, *, shifted: bool = True
+) -> None:
     """Give every layer a prompt of ``length`` places, in place, and freeze all other weights.
 
-    Positions of tokens begin behind the prompt. ``draw`` makes keys and values normal with the standard
-    deviation of the configuration; None leaves them 0. Raises InputError for another kind of model, or one
-    with prompts.
+    With ``shifted``, positions of tokens begin behind the prompt. ``draw`` makes keys and values normal with
+    the standard deviation of the configuration; None leaves them 0. Raises InputError for another kind of
+    model, or one with prompts.
     """
     if not is_layered(model) or count_prompts(model):
         what = f"deep prompts can't be put into a {type(model).__name__}"
@@ -93,8 +110,9 @@ def add_prompts(model: Any, length: int, draw: torch.Generator | None = None) ->
                 weights.data.copy_(torch.empty(length, width).normal_(0, std, generator=draw))
         layer.attention.self = PromptedSelfAttention(plain, prompt).train(model.training)
     table = model.embeddings.position_embeddings
-    table.register_forward_pre_hook(partial(_shift_positions, length, table.padding_idx))
-    setattr(model, _LENGTH, length)
+    if shifted:
+        table.register_forward_pre_hook(partial(_shift_positions, length, table.padding_idx))
+    setattr(model, _SETTINGS, (length, shifted))
 
 
 def _shift_positions(
@@ -124,7 +142,7 @@ def write_prompts(model: Any, folder: Path) -> None:
         prompt = layer.attention.self.prompt
         for name, weights in prompt.named_parameters():
             tensors[f"layer.{number}.{name}"] = weights.detach().cpu().contiguous()
-    save_file(tensors, folder / PROMPTS, metadata={"format": "pt"})
+    save_file(tensors, folder / PROMPTS, metadata={"format": "pt", _SHIFTED: str(count_shifted(model) > 0)})
 
 
 def read_prompts(model: Any, folder: Path) -> None:
@@ -134,18 +152,20 @@ def read_prompts(model: Any, folder: Path) -> None:
     """
     if not (folder / PROMPTS).is_file():
         return
-    from safetensors import SafetensorError
+    from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file
 
     where = f"{folder.name}/{PROMPTS}"
     try:
+        with safe_open(folder / PROMPTS, framework="pt") as file:
+            shifted = (file.metadata() or {}).get(_SHIFTED, "")
         tensors = load_file(folder / PROMPTS)
     except (OSError, SafetensorError) as error:
         raise InputError(f"it can't be read: {error}", where=where, expected="safetensors") from error
-    length = _check_tensors(tensors, model, where)
-    trains = model.training
-    add_prompts(model.eval(), length)
-    model.train(trains)
+    if shifted not in ("True", "False"):
+        what = f"its note on positions, shifted, is {shifted!a}"
+        raise InputError(what, where=where, expected="True or False")
+    add_prompts(model, _check_tensors(tensors, model, where), shifted=shifted == "True")
     for name, tensor in tensors.items():
         number, kind = name.removeprefix("layer.").split(".")
         target = getattr(model.encoder.layer[int(number)].attention.self.prompt, kind)

@@ -74,15 +74,23 @@ def cls_by_hand(model: Any, row: list[int], first: int) -> Tensor:
     return states[0]
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"prompt_length": 1, "tau": 0.3}, {"chunk": 2}, {"checkpoint_layers": True}]
-)
+STEPS: list[dict[str, OptionValue]] = [
+    {},
+    {"prompt_length": 1, "tau": 0.3},
+    {"positions": "own"},
+    {"chunk": 2},
+    {"checkpoint_layers": True},
+]
+
+
+@pytest.mark.parametrize("changes", STEPS)
 def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue]) -> None:
     """Loss and all gradients, each sentence alone; prompts and head are all that has one."""
     made, rows, _ = objective_of("promcse", tiny_bert, **changes)
     length = int(changes.get("prompt_length", 16))
     assert len({len(row) for row in rows}) > 1  # so that padding is there
-    vectors = [cls_by_hand(made.encoder, row, length) for row in rows]
+    first = 0 if changes.get("positions") == "own" else length
+    vectors = [cls_by_hand(made.encoder, row, first) for row in rows]
     z = [torch.tanh(made.head.weight @ vector + made.head.bias) for vector in vectors]
     expected = nce_by_loops(z, z, float(changes.get("tau", 0.05)))
     found = same_step(made, made(rows), expected, least=6)
@@ -180,7 +188,8 @@ def rewrite(folder: Path, kind: str) -> None:
         tensors = {key: tensor[:, :8].clone() for key, tensor in tensors.items()}
     if kind == "types":
         tensors[name] = tensors[name].long()
-    save_file(tensors, folder / PROMPTS)
+    note = {} if kind == "note" else {"shifted": "True"}
+    save_file(tensors, folder / PROMPTS, metadata=note)
     if kind == "read":
         (folder / PROMPTS).write_bytes(b"no tensors")
 
@@ -193,6 +202,7 @@ def rewrite(folder: Path, kind: str) -> None:
         ("shapes", "other shapes"),
         ("width", "other shapes"),
         ("types", "other shapes or types"),
+        ("note", "shifted, is ''"),
         ("read", "can't be read"),
     ],
 )
