@@ -19,6 +19,7 @@ from bench.nn.decoders import MeanPromptEncoder as MeanPromptEncoder
 from bench.nn.decoders import OneWordEncoder as OneWordEncoder
 from bench.nn.decoders import PrependedEncoder as PrependedEncoder
 from bench.nn.decoders import TemplateEncoder as TemplateEncoder
+from bench.nn.deep_prompts import add_prompts as add_prompts
 from bench.nn.denoising import BareTemplates as BareTemplates
 from bench.nn.denoising import DenoisedEncoder as DenoisedEncoder
 from bench.nn.denoising import build_bare_templates as build_bare_templates
@@ -31,6 +32,7 @@ from bench.nn.embedding_augmentation import prepare_cutoffs as prepare_cutoffs
 from bench.nn.encoder_folder import load_encoder as load_encoder
 from bench.nn.glow import Glow as Glow
 from bench.nn.glow import check_flow_width as check_flow_width
+from bench.nn.hidden_states import average_states as average_states
 from bench.nn.hidden_states import compute_last_states as compute_last_states
 from bench.nn.layer_streams import check_callable_layers as check_callable_layers
 from bench.nn.layer_streams import compute_embeddings as compute_embeddings
@@ -46,6 +48,7 @@ from bench.nn.masked_lm import compute_lm_logits as compute_lm_logits
 from bench.nn.masked_lm import copy_mlm_head as copy_mlm_head
 from bench.nn.masked_lm import load_masked_lm as load_masked_lm
 from bench.nn.masked_lm import split_mlm_head as split_mlm_head
+from bench.nn.ngram_layers import NgramLayers as NgramLayers
 from bench.nn.prompt_prefix import PrefixedEncoder as PrefixedEncoder
 from bench.nn.prompt_template import Prompt as Prompt
 from bench.nn.sentence_transformer import SentenceTransformerEncoder as SentenceTransformerEncoder

@@ -13,6 +13,7 @@ from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
 from bench.nn.folder_facts import list_model_types
+from bench.nn.deep_prompts import count_shifted
 from bench.nn.half_precision import compute_in_float32
 from bench.nn.hidden_states import is_layered
 from bench.nn.tokens import pad_chunk, send_tensor
@@ -178,7 +179,9 @@ def first_position(model: Any) -> int:
 def count_positions(model: Any) -> int | None:
     """Return the tokens that a transformer has positions for; None for relative positions."""
     positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    return None if positions is None or positions < 0 else int(positions) - first_position(model)
+    if positions is None or positions < 0:
+        return None
+    return int(positions) - first_position(model) - count_shifted(model)
 
 
 def find_longest_input(model: Any, tokenizer: Any) -> int:

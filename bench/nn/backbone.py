@@ -25,11 +25,13 @@ from bench.nn import (
     architecture,
     folder_checks,
     lora,
+    model_parts,
     untrusted_folder,
 )
 from bench.nn.half_precision import get_build_dtype
 from bench.nn.hidden_states import is_layered, pool_states, select_mask_state
 from bench.nn.layer_adapters import build_attention_mask
+from bench.nn.ngram_layers import pool_ngrams, require_ngrams
 from bench.nn.prompt_template import Prompt
 from bench.nn.tokens import (
     BUCKET,
@@ -185,7 +187,7 @@ class TransformerEncoder:
 
     Args:
         source: Model folder (see :func:`load_backbone`), or a loaded (model, tokenizer).
-        pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean or mask.
+        pooling: cls, avg, avg_first_last, avg_last_two, pooler, last, weighted_mean, mask or ngrams.
         first_layer: "embedding" or "layer1", see :func:`bench.nn.hidden_states.pool_states`.
         template: For "mask", see :class:`bench.nn.prompt_template.Prompt`; "auto" takes PromptBERT's.
         device: "cpu", "cuda" or "mps".
@@ -217,6 +219,8 @@ class TransformerEncoder:
         if pooling == "cls" and not is_layered(self.model):
             architecture.check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
         self.adapter = folder if folder is not None and adapter_folder.is_adapter(folder) else None
+        if pooling == "ngrams":
+            self.dim = require_ngrams(self.model, self._name).width
         self.model.to(device)
         self.max_length = architecture.find_longest_input(self.model, self.tokenizer)
         self._table = architecture.find_table_limit(self.model, self.tokenizer)
@@ -321,7 +325,10 @@ class TransformerEncoder:
         states = (output.last_hidden_state,)
         if every_layer:  # the decoder's where a model has two sides
             states = getattr(output, "hidden_states", None) or output.decoder_hidden_states
-        vectors = pool_states(states, chunk.mask, self.pooling, first_layer=self.first_layer)
+        if self.pooling == "ngrams":
+            vectors = pool_ngrams(self.model, states[0], chunk.mask)
+        else:
+            vectors = pool_states(states, chunk.mask, self.pooling, first_layer=self.first_layer)
         if self._specials:
             return vectors
         return torch.where(chunk.mask.any(1, keepdim=True), vectors, 0)  # no token, no vector: zeros
@@ -376,15 +383,19 @@ def load_folder(
 ) -> tuple[Any, Any, list[str], list[str]]:
     """Load a folder in ``dtype``, quietly: (model, tokenizer, missing weights, unread weights).
 
-    ``kind`` is transformers' class for the model, by default that of its encoder. InputError, with ``what``
-    and ``expected`` in its words, refuses a folder that is unloadable, would run or fetch something, or has
-    quantised or unread weights. An adapter is merged into its base model, or left out with ``merge`` off.
+    ``kind`` is transformers' class for the model, by default that of its encoder, which gets the folder's
+    prompts and convolutions. InputError, with ``what`` and ``expected`` in its words, refuses a folder that
+    is unloadable, would run or fetch something, or has quantised or unread weights. An adapter is merged
+    into its base model, or left out with ``merge`` off.
     """
+    if kind is not None:
+        model_parts.check_without_parts(folder, expected)
     with adapter_view.open_plain_folder(folder) as plain:
         kind = kind or architecture.select_auto_class(untrusted_folder.read_model_type(plain))
         model, tokenizer, missing, unread = _load_plain_folder(plain, kind, what, expected, dtype)
         if merge and adapter_folder.is_adapter(folder):
             unread += adapter_merge.merge_adapter(model, folder, missing)
+    model_parts.read_parts(model, folder)
     return model, tokenizer, missing, unread
 
 

@@ -25,6 +25,7 @@ from bench.nn.architecture import is_bidirectional_decoder
 from bench.nn.backbone import TransformerEncoder, silence_libraries
 from bench.nn.decoders import OneWordEncoder, TemplateEncoder
 from bench.nn.model_metadata import format_front_matter
+from bench.nn.model_parts import list_parts, save_model
 from bench.nn.prompt_prefix import DOCUMENT, QUERY, PrefixedEncoder
 from bench.nn.static_encoder import StaticEncoder, load_static, save_static
 from bench.nn.sum_encoder import SumEncoder
@@ -35,7 +36,17 @@ SETTINGS, TWIN = "bench.json", "twin.json"
 BIDIRECTIONAL = "bidirectional"
 """Value of ``attention`` in bench.json: a decoder's, whose config.json turns the causal mask off."""
 TOLERANCE = 1e-6  # of the largest component, or of 1
-_POOLINGS = ("cls", "avg", "avg_first_last", "avg_last_two", "pooler", "mask", "last", "weighted_mean")
+_POOLINGS = (
+    "cls",
+    "avg",
+    "avg_first_last",
+    "avg_last_two",
+    "pooler",
+    "mask",
+    "last",
+    "weighted_mean",
+    "ngrams",
+)
 _FIRST_LAYERS = ("embedding", "layer1")
 _MODES = {
     "cls": "pooling_mode_cls_token",
@@ -99,6 +110,10 @@ _SEES_PADDING = (
     "sentence-transformers would give a sentence another vector beside a longer one."
 )
 
+_WITH_PARTS = (
+    "Trained weights are in {files} too, which transformers and sentence-transformers leave unread: they "
+    "would give other vectors."
+)
 
 _ADAPTER = """
 ## Base model
@@ -284,7 +299,7 @@ def _write_weights(encoder: TransformerEncoder, folder: Path) -> None:
     if encoder.pooling != "pooler":  # transformers draws a pooler that a checkpoint lacks
         weights = {name: weight for name, weight in weights.items() if "pooler" not in name.split(".")}
     with silence_libraries():
-        encoder.model.save_pretrained(folder, state_dict=weights)
+        save_model(encoder.model, folder, weights)
     shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors keeps others out
 
 
@@ -300,8 +315,8 @@ def _write_modules(folder: Path, first: str, second: str) -> None:
 def _fits_sentence_transformers(encoder: TransformerEncoder | StaticEncoder) -> bool:
     if isinstance(encoder, StaticEncoder):
         return True
-    prompted = isinstance(encoder, OneWordEncoder)
-    return encoder.pooling in _MODES and not encoder.sees_padding and not prompted
+    plain = not encoder.sees_padding and not list_parts(encoder.model)
+    return encoder.pooling in _MODES and plain and not isinstance(encoder, OneWordEncoder)
 
 
 def _write_sentence_transformers(encoder: TransformerEncoder, folder: Path) -> None:
@@ -343,7 +358,8 @@ def _format_readme(
     elif _fits_sentence_transformers(_strip_prompts(encoder)):
         library, loading = "sentence-transformers", _WITH_SENTENCE_TRANSFORMERS
     else:
-        library, loading = "transformers", _WITH_BENCH.format(why=_explain_loading(_strip_prompts(encoder)))
+        why = _explain_loading(_strip_prompts(encoder))
+        library, loading = "transformers", _WITH_BENCH.format(why=why)
     if any(is_bidirectional_decoder(part.model.config) for part in _list_transformers(encoder)):
         loading += _BOTH_WAYS
     matter = format_front_matter(about)
@@ -356,9 +372,15 @@ def _format_readme(
 
 
 def _explain_loading(encoder: TransformerEncoder) -> str:
+<<<<<<< HEAD
     """Return the reason why sentence-transformers can't give the encoder's vectors."""
     if isinstance(encoder, OneWordEncoder):
         return _ONE_WORD
+=======
+    """Say what other libraries would do with a folder that sentence-transformers can't read whole."""
+    if parts := list_parts(encoder.model):
+        return _WITH_PARTS.format(files=" and ".join(parts))
+>>>>>>> promcse
     return _SEES_PADDING if encoder.pooling in _MODES else _PLAIN
 
 

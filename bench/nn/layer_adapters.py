@@ -184,7 +184,10 @@ class BertLayers(LayerAdapter):
         """Compute queries, keys and values of a layer; only [CLS]'s query with ``cls_only``."""
         attention = layer.attention.self
         query = attention.query(states[:, :1] if cls_only else states)
-        return AttentionInput(states, query, attention.key(states), attention.value(states), around.mask)
+        key, value, mask = attention.key(states), attention.value(states), around.mask
+        if (prompt := getattr(attention, "prompt", None)) is not None:  # bench.nn.deep_prompts
+            key, value, mask = prompt.prepend(key, value, mask)
+        return AttentionInput(states, query, key, value, mask)
 
     def attend(self, layer: Any, heads: AttentionInput) -> Tensor:
         """Compute a layer's context, (B, R, H)."""

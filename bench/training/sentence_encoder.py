@@ -28,6 +28,7 @@ from bench.nn.layer_checkpointing import checkpoint_layers
 from bench.nn.lora import add_lora, continue_lora, has_lora
 from bench.nn.lora_settings import LoraSettings
 from bench.nn.model_folder import ModelFolder
+from bench.nn.model_parts import save_model
 from bench.nn.sum_encoder import SumEncoder
 from bench.nn.tokens import wrap_chunk
 from bench.records.environment import collect_training_environment
@@ -334,7 +335,7 @@ def _save_checkpoint(towers: Sequence[Loaded], state: State, folder: Path, base:
             write_adapter(model, tokenizer, target, base)
             continue
         with silence_libraries(), configured_dropout(model):
-            model.save_pretrained(target)
+            save_model(model, target)
             tokenizer.save_pretrained(target)
 
 

@@ -92,6 +92,7 @@ def test_a_dry_run_lists_all_inputs(profile: str, cli: Cli, hub: Path, data: Pat
             stream.write("\n" * number)  # another hash
         hub_folder(hub, name, 40 * "a", data / str(number))
     sick = [part for twin in ("tncse", "jtcse", "tncse_d") for part in ("--set", f"{twin}.sick=true")]
+    sick += ["--set", "promcse.prompt_length=4"]  # the model has 40 positions
     run = ("run", "--methods", "all", "--seeds", "1-5", "--profile", profile, "--data", str(data))
     code, out, err = cli(*run, "--suite", "toy", "--dev", "toy", *sick, "--dry-run")
     assert (code, err.count("\n")) == (0, 1)
