@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 
 from bench.errors import InputError
-from bench.nn.folder_facts import list_model_types
 from bench.nn.deep_prompts import count_shifted
+from bench.nn.folder_facts import list_model_types
 from bench.nn.half_precision import compute_in_float32
 from bench.nn.hidden_states import is_layered
 from bench.nn.tokens import pad_chunk, send_tensor

@@ -372,15 +372,11 @@ def _format_readme(
 
 
 def _explain_loading(encoder: TransformerEncoder) -> str:
-<<<<<<< HEAD
-    """Return the reason why sentence-transformers can't give the encoder's vectors."""
+    """Say why sentence-transformers can't give the encoder's vectors, or what others would leave out."""
     if isinstance(encoder, OneWordEncoder):
         return _ONE_WORD
-=======
-    """Say what other libraries would do with a folder that sentence-transformers can't read whole."""
     if parts := list_parts(encoder.model):
         return _WITH_PARTS.format(files=" and ".join(parts))
->>>>>>> promcse
     return _SEES_PADDING if encoder.pooling in _MODES else _PLAIN
 
 
