@@ -40,6 +40,15 @@ def read_label_model(pairs: Path) -> str:
     return name
 
 
+def note_labels(pairs: str, model: str) -> str:
+    """Return the footnote of rows that learned from the pairs of that name.
+
+    >>> note_labels("train.csv", "gpt-3.5-turbo")
+    'Labels by a language model (gpt-3.5-turbo): pairs train.csv.'
+    """
+    return f"Labels by a language model ({model}): pairs {pairs}."
+
+
 def describe_labels(model: str) -> str:
     """Return the note on labels by a language model, "" for others.
 

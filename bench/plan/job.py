@@ -10,7 +10,7 @@ from bench import stages
 from bench.config.run_spec import RunSpec
 from bench.data.corpus import Corpus
 from bench.data.data_source import DataSource
-from bench.data.label_origin import describe_labels
+from bench.data.label_origin import note_labels
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES, suite_label
 from bench.data.suites import MINI_SUITES, is_accepted, make_pair_task
@@ -336,8 +336,8 @@ def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
         yield f"{cell.method} is supervised: {learned}."
         if training is not None and stages.PAIRS in cell.texts:
             pairs = training.texts[stages.PAIRS]
-            if labels := describe_labels(pairs.label_model):
-                yield f"Pairs {pairs.name}: {labels}."
+            if pairs.label_model:
+                yield note_labels(pairs.name, pairs.label_model)
     if cell.model and (rounding := read_rounding(cell.model.path)):
         origin = f"rounded to {rounding['weights']}, from {rounding['sha256'][:12]}"
         yield f"Weights of {cell.model.name} are {origin}."

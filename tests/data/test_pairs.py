@@ -102,7 +102,7 @@ def test_the_fingerprint_covers_all_columns() -> None:
         ("own.jsonl", '["a", "b"]', ":1", "no JSON object"),
         ("own.jsonl", "", "", "no pair"),
         ("own.csv", "list_sent\n\"['a', 'b', 'c']\"\n", ":1", "ranked list|docs/data.md"),
-        ("own.csv", ",sent,round\n0,a b,0\n1,b c,1\n2,c d,2\n", "", "hard negative|number"),
+        ("own.csv", ",sent,round\n0,a b,0\n1,b c,1\n2,c d,2\n", ":1", "sentence is empty"),
         ("own.tsv", "a\tb\n".encode("utf-16"), "", "UTF-16"),
         ("own.tsv", "A cat\tCats\n".encode("utf-16-le"), "", "UTF-16"),
         ("own.csv", "a;b\n", ":1", "1 column"),
@@ -171,7 +171,7 @@ def test_the_model_of_the_labels_is_a_note_and_in_no_key(cli: Cli, tmp_path: Pat
     write(tmp_path, "gpt-3.5-turbo\n", "own.tsv.label-model")
     after = plan_on_toy(methods, tmp_path, pairs=file)
     assert [job.key for job in before.jobs] == [job.key for job in after.jobs]
-    note = "Pairs own.tsv: labels by a language model (gpt-3.5-turbo)."
+    note = "Labels by a language model (gpt-3.5-turbo): pairs own.tsv."
     assert [note in job.record.notes for job in before.jobs] == [False, False, False]
     assert [note in job.record.notes for job in after.jobs] == [True, True, False]
     named = [name_label_models(job.record) for job in after.jobs]
@@ -192,18 +192,23 @@ def test_an_unfit_name_of_the_model_is_refused(tmp_path: Path, name: str | bytes
     assert read_pairs(file).label_model == "x" * 100
 
 
-def test_finished_records_without_the_model_are_counted(cli: Cli, tmp_path: Path) -> None:
+def test_a_report_names_the_model_and_a_run_counts_other_records(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
     file = str(small(tmp_path, 24))
-    short = [word for text in ("steps=2", "eval_every=1", "batch_size=8") for word in ("--set", text)]
-    run = ("run", "--seeds", "1", "--suite", "toy", "--methods", "sup_simcse", "--pairs", file, *short)
+    beside = write(tmp_path, "llm-1", "own.tsv.label-model")
+    sets = [f"sup_simcse.{text}" for text in ("steps=1", "eval_every=1", "batch_size=8")]
+    words = [word for text in sets for word in ("--set", text)]
+    run = ("run", "--seeds", "1", "--suite", "toy", "--dev", "toy", "--methods", "sup_simcse", *words)
+    run = (*run, "--pairs", file, "--backbone", str(tiny_bert))
     code, _, err = cli(*run)
     assert (code, "language model" in err) == (0, False), err
-    write(tmp_path, "llm-1", "own.tsv.label-model")
-    code, _, err = cli(*run)
+    profile = next(path.name for path in Path("results", "local").iterdir() if path.is_dir())
+    report = cli("report", "--all-rows", "--profile", profile)[1]
+    assert "Labels by a language model (llm-1): pairs own.tsv." in report
+    beside.unlink()
+    code, _, err = cli(*run, "--dry-run")
     assert (code, missing_facts(err, "1 finished record(s)", "language model", "--force")) == (0, [])
-    code, _, err = cli(*run, "--force")
-    assert (code, "language model" in err) == (0, False), err
-    assert "language model (llm-1)" in cli("report", "--all-rows")[1]
 
 
 def test_who_asks_for_syncse_gets_the_command(cli: Cli) -> None:
