@@ -62,6 +62,7 @@ class SupSimCSE(TrainedOnPairs):
         adds="labelled positives and hard negatives in place of dropout views; the head is kept",
         cites=("gao-etal-2021-simcse",),
         tags=("labelled pairs",),
+        known_as=(("syncse", "sup_simcse with --pairs FILE (SynCSE's data, not its method)"),),
         passes=9.0,
         kind=SUPERVISED,
         summary="supervised SimCSE: labelled positives and hard negatives, the head kept",

@@ -223,7 +223,7 @@ train_options = combine_options(
         metavar="FILE",
         panel=Panel.DATA,
         rare=True,
-        help="Labelled pairs or triplets (.tsv, .csv) instead of the profile's, for supervised methods.",
+        help="Labelled pairs or triplets (.tsv, .csv, .jsonl), not the profile's, for supervised methods.",
     ),
     strict_option(
         "--dev",

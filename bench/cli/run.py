@@ -30,7 +30,7 @@ from bench.cli.plan_notes import print_plan_notes
 from bench.cli.sealing import SealingOptions, prepare_sealed_plan
 from bench.cli.strict_options import Panel, strict_option
 from bench.errors import InputError, MisplacedRecordError, printable
-from bench.records.record import ALL, RunRecord
+from bench.records.record import ALL, RunRecord, name_label_models
 
 if TYPE_CHECKING:
     from bench.config.run_spec import RunSpec
@@ -219,6 +219,7 @@ def run_command(
     seal.check()
     plan = prepare_plan(make_spec(options), seal, shard, dry=dry)
     warn_missing_effects(plan)
+    warn_other_label_models(plan)
     if dry:
         conflicts = print_plan(plan)
         if detect is not None:
@@ -263,6 +264,20 @@ def warn_missing_effects(plan: Plan) -> None:
     if lacking := sum("tasks" not in block for block in blocks):
         what = f"--precision-effect: {lacking} finished record(s) lack it"
         print_stderr(f"{what}; to measure them again, add --force")
+
+
+def warn_other_label_models(plan: Plan) -> None:
+    """Warn of finished records that name another language model of their labels, or none."""
+    if plan.spec.force:
+        return
+    differing = 0
+    for job in plan.jobs:
+        record = plan.states[job.place].record
+        if plan.status(job) == "done" and record is not None:
+            differing += name_label_models(record) != name_label_models(job.record)
+    if differing:
+        what = f"{differing} finished record(s) name another language model of their labels, or none"
+        print_stderr(f"{what}; to run them again, add --force")
 
 
 def prepare_plan(spec: RunSpec, seal: SealingOptions, shard: str | None = None, *, dry: bool = False) -> Plan:

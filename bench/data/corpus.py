@@ -26,6 +26,7 @@ class Corpus:
     source: str = ""  # origin of the file, see bench.data.lock_files.check_pin; "" if unknown
     partners: tuple[str, ...] = ()  # the positive of each sentence, of a file of pairs
     negatives: tuple[str, ...] = ()  # the hard negative of each, of a file of triplets
+    label_model: str = ""  # language model that wrote the labels of pairs, see bench.data.label_origin
     form: str = field(default="", compare=False)  # notes on an unusual file, for the dry run
     empty: int = field(default=0, compare=False)  # ignored empty lines or cells
     first_empty: str = field(default="", compare=False)  # place of the first, such as "text.txt:3"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from io import StringIO
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from bench.data import lock_files
 from bench.data.corpus import Corpus, make_corpus
@@ -24,9 +26,11 @@ from bench.data.delimited import (
     csv_rows,
     has_csv_quotes,
     number_kind,
+    open_table,
     row_names_hint,
     separator_hint,
 )
+from bench.data.label_origin import read_label_model
 from bench.data.tasks import MARK, is_invisible, normalise_spaces
 from bench.data.text_lines import LONGEST_MAGIC, check_returns, check_text_kind, encoding_error
 from bench.errors import DataError
@@ -37,15 +41,21 @@ HEADERS = (
     ("hard_negative", "hard_neg", "negative", "neg"),
 )
 """Names of the first, second and third column in a header."""
+_COLUMN_OF = {name: column for column, names in enumerate(HEADERS) for name in names}
+_RANKED = "list_sent"
+"""Column of RankingSentenceGeneration's files: a list of sentences, each rewritten from the one before."""
 _SCORES = (
     *("score", "label", "similarity", "similarity_score", "relevant", "gold", "grade"),
     *("gold_label", "class", "category", "relation"),
 )
+_SCORED = "scored pairs are for --dev local:FILE"
+_EXAMPLE = '{"sent0": "...", "sent1": "...", "hard_neg": "..."}'
 COLUMNS = ("sentence", "positive", "hard negative")
 LONGEST = 10_000  # characters of a sentence: a file with another separator is one long field
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")  # ASCII only: real texts have those of Latin-1
 _EXPECTED = "sentence, positive and perhaps hard negative, separated by "
 _SEPARATORS = {".tsv": "tabs", ".csv": "commas, quoted as Python's csv writes them"}
+_OBJECTS = ".jsonl"
 _DELIMITERS = {".tsv": "\t", ".csv": ","}
 
 
@@ -53,12 +63,14 @@ def read_pairs(path: Path) -> Corpus:
     """Read a UTF-8 file of pairs or triplets, a row each, white space as in the evaluation data.
 
     The quotes of a ``.tsv`` file are text, or a CSV writer's. A first row of names from HEADERS
-    is left out. Raises DataError, with the line of a damaged row.
+    is left out. Objects of ``.jsonl`` have such names, in any order. The language model that wrote the
+    labels is read from a file beside it. Raises DataError, with the line of a damaged row.
     """
-    separator = path.suffix.lower()
-    if separator not in _SEPARATORS:
+    ending = path.suffix.lower()
+    if ending not in (*_SEPARATORS, _OBJECTS):
         hint = "write the two or three columns to a .csv, as Python's csv module does"
-        raise DataError("pairs are read from .tsv and .csv", where=str(path), hint=hint)
+        raise DataError("pairs are read from .tsv, .csv and .jsonl", where=str(path), hint=hint)
+    label_model = read_label_model(path)
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -69,6 +81,12 @@ def read_pairs(path: Path) -> Corpus:
         text = raw.decode("utf-8").removeprefix(MARK)
     except UnicodeDecodeError as error:
         raise encoding_error(path) from error
+    rows, form = _read_objects(text, path) if ending == _OBJECTS else _read_table(text, ending, path)
+    return replace(make_pairs(path.name, rows), source=source, label_model=label_model, form=form)
+
+
+def _read_table(text: str, separator: str, path: Path) -> tuple[list[list[str]], str]:
+    """Return the rows of a table below its header, and the notes on its form."""
     quoted = separator == ".tsv" and has_csv_quotes(text, path)
     plain = separator == ".tsv" and not quoted
     cells = LongCells()
@@ -89,7 +107,39 @@ def read_pairs(path: Path) -> Corpus:
         _check_columns(rows[1:], str(path), " but the first")
     form = [count_quoted_cells(text) if plain else QUOTED * quoted, cells.note]
     form += ["its first row is a pair too"] if len(rows) == len(read) else []
-    return replace(make_pairs(path.name, rows), source=source, form=", ".join(filter(None, form)))
+    return rows, ", ".join(filter(None, form))
+
+
+def _read_objects(text: str, path: Path) -> tuple[list[list[str]], str]:
+    """Return the rows of JSON objects, a line each, and the note on their names."""
+    rows, names, last = list[list[str]](), "", 0
+    for number, values in open_table(path, StringIO(text)).rows:
+        if number > last + 1:
+            where, expected = f"{path}:{last + 1}", "a pair or triplet a line"
+            raise DataError("this line is empty", where=where, expected=expected)
+        last, where = number, f"{path}:{number}"
+        row = _order_fields(values, where)
+        _check_width(row, len(rows[0]) if rows else 0, path, where, header=False)
+        rows.append([_check_field(text, name, where) for name, text in zip(COLUMNS, row, strict=False)])
+        names = names or "fields " + ", ".join(sorted(values, key=lambda name: _COLUMN_OF[_fold_name(name)]))
+    if not rows:
+        expected = "an object a line, such as " + _EXAMPLE
+        raise DataError("there is no pair", where=str(path), expected=expected)
+    _check_columns(rows, str(path))
+    return rows, names
+
+
+def _order_fields(values: Mapping[str, Any], where: str) -> list[str]:
+    """Return the texts of an object in the order of COLUMNS; raises DataError for others."""
+    columns = [_COLUMN_OF.get(_fold_name(name), len(COLUMNS)) for name in values]
+    if sorted(columns) not in ([0, 1], [0, 1, 2]):
+        what = f"the fields are {', '.join(values)[:80] or 'missing'}"
+        hint = None if {*map(_fold_name, values)}.isdisjoint(_SCORES) else _SCORED
+        raise DataError(what, where=where, expected=f"a pair or triplet, such as {_EXAMPLE}", hint=hint)
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise DataError(f"{name} is {str(value)[:40]}, which is not text", where=where, expected="a text")
+    return [text for _, text in sorted(zip(columns, values.values(), strict=True))]
 
 
 def make_pairs(name: str, rows: Sequence[Sequence[str]], world: dict[str, int] | None = None) -> Corpus:
@@ -128,6 +178,9 @@ def _check_width(row: Sequence[str], width: int, path: Path, where: str, *, head
     if not 2 <= len(row) <= len(COLUMNS):
         what, expected = f"this row has {len(row)} column{'s' * (len(row) != 1)}", _EXPECTED
         hint = separator_hint(row) or (None if row[-1] else "the row ends with a separator")
+        if row == [_RANKED]:
+            what = "a ranked list of sentences a row, not pairs"
+            hint = "write the pairs that you choose from each list (docs/data.md)"
         raise DataError(what, where=where, expected=expected + _SEPARATORS[path.suffix.lower()], hint=hint)
     if width and len(row) != width:
         kinds = {2: "a pair", 3: "a triplet"}
@@ -138,7 +191,7 @@ def _check_width(row: Sequence[str], width: int, path: Path, where: str, *, head
 
 def _is_header(row: Sequence[str], where: str) -> bool:
     """Check for a row of names from HEADERS; raises DataError for other columns or another order."""
-    names = ["_".join(name.strip('"').lower().split()) for name in row]
+    names = [_fold_name(name) for name in row]
     known = {name for column in HEADERS for name in column}.union(_SCORES)
     if sum(name in known for name in names) < 2:
         return False
@@ -146,8 +199,12 @@ def _is_header(row: Sequence[str], where: str) -> bool:
     if all(name in column for name, column in zip(names, HEADERS, strict=False)):
         return True
     expected = "sentence, positive and perhaps hard_negative, in this order"
-    hint = None if set(names).isdisjoint(_SCORES) else "scored pairs are for --dev local:FILE"
+    hint = None if set(names).isdisjoint(_SCORES) else _SCORED
     raise DataError(f"the columns are {', '.join(row)}", where=where, expected=expected, hint=hint)
+
+
+def _fold_name(name: str) -> str:
+    return "_".join(name.strip('"').lower().split())
 
 
 def _check_columns(rows: Sequence[Sequence[str]], where: str, which: str = "") -> None:

@@ -15,6 +15,7 @@ from bench.config import profiles
 from bench.config.plugins import plugin_facts
 from bench.data import senteval
 from bench.data.data_source import data_folder
+from bench.data.label_origin import label_model_file
 from bench.data.lock_files import lock_file
 from bench.data.mteb_names import CONTRAST_TEXT, STSB_MULTI, is_mteb
 from bench.data.suites import MINI_SUITES, SUITES
@@ -198,7 +199,8 @@ def _assign_folders(sources: Iterable[T], folder: str) -> dict[T, str]:
 
 
 def _companion_files(text: Path) -> Iterator[Path]:
-    yield from (path for path in (text, lock_file(text), text.with_suffix(".json")) if path.is_file())
+    beside = (lock_file(text), text.with_suffix(".json"), label_model_file(text))
+    yield from (path for path in (text, *beside) if path.is_file())
 
 
 def _write_models(plan: Plan, cells: Sequence[Cell], out: Path, half: bool, packed: Packed) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.config.profiles import load_profile
 from bench.data.corpus import Corpus
+from bench.data.label_origin import describe_labels
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES
 from bench.data.suites import is_accepted
@@ -310,6 +311,7 @@ def _describe_text(text: Corpus) -> str:
         "negatives equal to their sentence": sum(map(eq, sentences, negatives)),
     }
     parts += [f"{what}: {count:,}" for what, count in counts.items() if count]
+    parts.append(describe_labels(text.label_model))
     return ", ".join(filter(None, parts))
 
 

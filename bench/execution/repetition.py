@@ -74,14 +74,15 @@ def _stage_texts(record: RunRecord) -> dict[str, Any]:
 def compare_unkeyed_facts(record: RunRecord, job: Job) -> Iterator[str]:
     """Yield differing facts of model, texts and dev set that are outside the equal keys."""
     recorded, repeated = record.training, job.record.training
+    labelled = ("pairs", "label_model")
     blocks: list[tuple[str, tuple[str, ...], Block, Block]] = [
         ("model", ("name", "recipe"), record.backbone, job.record.backbone),
-        ("training text", ("sentences", "pairs"), recorded.get("corpus"), repeated.get("corpus")),
+        ("training text", ("sentences", *labelled), recorded.get("corpus"), repeated.get("corpus")),
         ("dev set", ("task",), recorded.get("dev"), repeated.get("dev")),
     ]
     texts = _stage_texts(record)
     for role, text in _stage_texts(job.record).items():
-        blocks.append((f"text of stage {role}", ("pairs", "paired"), texts.get(role), text))
+        blocks.append((f"text of stage {role}", ("paired", *labelled), texts.get(role), text))
     for what, facts, then, now in blocks:
         for fact in facts:
             old, new = (then or {}).get(fact), (now or {}).get(fact)

@@ -8,7 +8,9 @@ from typing import Any
 
 from bench import stages
 from bench.config.run_spec import RunSpec
+from bench.data.corpus import Corpus
 from bench.data.data_source import DataSource
+from bench.data.label_origin import note_labels
 from bench.data.local_tasks import LocalTask
 from bench.data.mteb_names import FILES, suite_label
 from bench.data.suites import MINI_SUITES, is_accepted, make_pair_task
@@ -71,6 +73,7 @@ def training_block(cell: Cell, training: TrainingData | None) -> dict[str, Any]:
     text["pairs" if corpus.partners else "sentences"] = len(corpus.sentences)
     if corpus.source:
         text["source"] = corpus.source
+    text |= _label_facts(corpus)
     dev_block: dict[str, Any] = {"task": dev.id, "sha256": dev.sha256}
     if is_accepted(dev):
         dev_block["reference"] = False
@@ -107,7 +110,7 @@ def _stage_block(stage: stages.Stage, cell: Cell, training: TrainingData) -> dic
     if stage.spec.text != stages.TRAIN:
         block["text"] = {"name": text.name, "sha256": text.sha256}
         if text.partners:
-            block["text"]["pairs"] = len(text.partners)
+            block["text"] |= {"pairs": len(text.partners), **_label_facts(text)}
         if stages.is_paired(stage.spec.text):
             block["text"]["paired"] = True
     settings = {}  # beyond the options, such as the model of another package
@@ -117,6 +120,11 @@ def _stage_block(stage: stages.Stage, cell: Cell, training: TrainingData) -> dic
     if settings:
         block["settings"] = settings
     return block
+
+
+def _label_facts(text: Corpus) -> dict[str, str]:
+    """Return the language model that wrote the labels, if any: of the hash's text, so in no key."""
+    return {"label_model": text.label_model} if text.label_model else {}
 
 
 def _member_block(cell: Cell) -> dict[str, Any]:
@@ -326,6 +334,10 @@ def _cell_notes(cell: Cell, training: TrainingData | None) -> Iterator[str]:
         if training is not None and stages.PAIRS in cell.texts:
             learned = f"its training learned from the labelled pairs {training.texts[stages.PAIRS].name}"
         yield f"{cell.method} is supervised: {learned}."
+        if training is not None and stages.PAIRS in cell.texts:
+            pairs = training.texts[stages.PAIRS]
+            if pairs.label_model:
+                yield note_labels(pairs.name, pairs.label_model)
     if cell.model and (rounding := read_rounding(cell.model.path)):
         origin = f"rounded to {rounding['weights']}, from {rounding['sha256'][:12]}"
         yield f"Weights of {cell.model.name} are {origin}."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bench.config import profiles
 from bench.config.run_spec import MethodRequest, RunSpec
+from bench.data.label_origin import describe_labels
 from bench.data.training_data import TrainingData, read_training_data
 from bench.errors import InputError
 from bench.method_card import OptionValue
@@ -82,7 +83,9 @@ def _list_facts(
         text = given or profile.corpus.get(name, f"the made-up world's text {profile.corpus}")
         text = f"{text}, not at hand"
         if training:
-            text = f"{training.corpus.name}, {len(training.corpus.sentences):,} {unit}"
+            corpus = training.corpus
+            parts = (corpus.name, f"{len(corpus.sentences):,} {unit}", describe_labels(corpus.label_model))
+            text = ", ".join(filter(None, parts))
         yield "training text", text
         yield "dev set", spec.dev or profile.dev
     yield "suites", ", ".join(spec.suites or profile.suites) or "none"

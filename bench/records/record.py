@@ -101,6 +101,13 @@ class RunRecord:
         return None
 
 
+def name_label_models(record: RunRecord) -> set[str]:
+    """Return the language models that wrote labels of a record's training, as its user states."""
+    stages = record.training.get("stages", {}).values()
+    texts = (record.training.get("corpus", {}), *(stage.get("text", {}) for stage in stages))
+    return {text["label_model"] for text in texts if "label_model" in text}
+
+
 def is_supervised(record: RunRecord) -> bool:
     """Return whether the method, or one that it builds on, learned from labels."""
     stages = record.training.get("stages", {}).values()

@@ -18,6 +18,7 @@ _OPTIONAL_TEXT, _WHOLE = Maybe(is_text), schema.is_whole_number
 _ANY = MapOf(schema.accept_any)
 _NAMED = Block(_each(is_text, "name", "sha256"), {"recipe": is_text, "bases": MapOf(is_text)})
 _VERSIONS = MapOf(_OPTIONAL_TEXT)
+_LABELLED: dict[str, Shape] = {"pairs": is_count, "label_model": is_label}
 _STAGE = Block(
     {"sentences_seen": is_count},
     {
@@ -27,7 +28,7 @@ _STAGE = Block(
         **_each(ListOf(ListOf(is_number, least=2)), "dev_curve", "loss_curve", "collapse_curve"),
         "version": _WHOLE,
         "settings": _ANY,
-        "text": Block(_each(is_text, "name", "sha256"), {"paired": schema.is_boolean, "pairs": is_count}),
+        "text": Block(_each(is_text, "name", "sha256"), {"paired": schema.is_boolean, **_LABELLED}),
         "mean_cls_norm": ListOf(is_number),
         "gradient_norms": ListOf(Maybe(is_number)),
         "selected_dev": Maybe(is_number),
@@ -36,7 +37,7 @@ _STAGE = Block(
 _DEEPER: dict[str, Shape] = {}
 _MEMBERS = MapOf(Block({"method": is_label, "options": MapOf(schema.is_option_value)}, _DEEPER))
 _DEEPER |= {"backbone": Maybe(_NAMED), "members": _MEMBERS}
-_CORPUS = {"name": is_text, "source": is_label, **_each(is_count, "sentences", "pairs")}
+_CORPUS = {"name": is_text, "source": is_label, "sentences": is_count, **_LABELLED}
 TRAINING = Block(
     optional={
         **_each(is_count, "arithmetic", "ranks"),

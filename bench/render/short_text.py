@@ -29,9 +29,10 @@ _REQUIRED = (
     "Items: left out: ",
     "Scores not recomputed: ",
     "Different code of method ",
+    "Labels by a language model",
     r"\S+ has no \S+",
 )
-"""Beginnings of notes on failures and on the integrity of records: no short text leaves them out."""
+"""Beginnings of notes on failures, integrity of records and origin of labels: in every short text."""
 _MOST_USEFUL = (
     "Unit of the tests",
     "The test is of this pair alone",
@@ -127,7 +128,7 @@ def _cut_line(line: str, most: int) -> str:
 
 
 def is_required(note: str) -> bool:
-    """Return True for a note on a failure or on the integrity of records."""
+    """Return True for a note on a failure, on the integrity of records or on the origin of labels."""
     return any(re.match(_WHERE + kind, note) for kind in _REQUIRED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bench.data.labelled_pairs import LONGEST, make_pairs, read_pairs
 from bench.data.mini.generator import TRIPLETS, draw_customs, draw_triplets
 from bench.data.mini.world_text import training_pairs
 from bench.errors import DataError
+from bench.records.record import name_label_models
 from tests.support.cli import Cli, refusal
 from tests.support.hub import Hub
 from tests.support.messages import check_error, missing_facts, numbers_in
@@ -21,6 +23,8 @@ from tests.support.training import plan_on_toy, toy_sentences
 ROWS = [("A cat sleeps.", "A cat naps.", "No cat sleeps."), ("It rains, now.", "Rain falls.", "It is dry.")]
 TSV = "".join("\t".join(row) + "\n" for row in ROWS)
 CSV = "".join(",".join(f'"{field}"' for field in row) + "\r\n" for row in ROWS)
+NAMES = ("sent0", "sent1", "hard_neg")
+OBJECTS = "".join(f"{json.dumps(dict(zip(NAMES, row, strict=True)))}\n" for row in ROWS)
 
 
 def write(folder: Path, content: str | bytes, name: str = "own.tsv") -> Path:
@@ -38,6 +42,9 @@ def write(folder: Path, content: str | bytes, name: str = "own.tsv") -> Path:
         ("own.tsv", TSV.replace(" ", "  ")),  # white space as in the evaluation data
         ("own.csv", CSV),
         ("own.csv", "sent0,sent1,hard_neg\n" + CSV),
+        ("own.jsonl", OBJECTS),
+        ("own.jsonl", OBJECTS.replace('"sent0"', '"Anchor"').replace('"hard_neg"', '"negative"') + "\n"),
+        ("own.JSONL", "\N{ZERO WIDTH NO-BREAK SPACE}" + OBJECTS.replace("\n", "\r\n")),
         ("own.csv", "Sent0,Sent1,Hard_neg\n" + CSV.replace('cat sleeps."', 'cat\nsleeps."')),
     ],
 )
@@ -45,6 +52,12 @@ def test_both_forms_hold_the_same(tmp_path: Path, name: str, content: str) -> No
     pairs = read_pairs(write(tmp_path, content, name))
     assert list(zip(pairs.sentences, pairs.partners, pairs.negatives, strict=True)) == ROWS
     assert (pairs.sha256, pairs.name, pairs.source) == (make_pairs("x", ROWS).sha256, name, "")
+
+
+def test_the_order_of_an_objects_fields_is_free(tmp_path: Path) -> None:
+    lines = "".join(f"{json.dumps({'neg': c, 'sent0': a, 'pos': b})}\n" for a, b, c in ROWS)
+    pairs = read_pairs(write(tmp_path, lines, "own.jsonl"))
+    assert (pairs.sha256, pairs.form) == (make_pairs("x", ROWS).sha256, "fields sent0, pos, neg")
 
 
 def test_pairs_have_no_negatives(tmp_path: Path) -> None:
@@ -77,8 +90,19 @@ def test_the_fingerprint_covers_all_columns() -> None:
         ("own.csv", 'a,b\na,"b"c\n', ":2", "',' expected after '\"'"),
         ("own.csv", 'a,"b\nb"\nc\n', ":3", "1 column"),  # counted in lines, not rows
         ("own.csv", f"a,{'b' * 140_000}\n", ":1", "131,072 characters"),
-        ("own.txt", TSV, "", ".tsv and .csv"),
-        ("own.jsonl", '{"a": "b"}', "", ".tsv and .csv"),
+        ("own.txt", TSV, "", ".tsv, .csv and .jsonl"),
+        ("own.jsonl", '{"a": "b"}', ":1", "fields are a;|sent0|hard_neg"),
+        ("own.jsonl", '{"sent0": "a", "score": 1, "sent1": "b"}', ":1", "sent0, score, sent1|--dev local:"),
+        ("own.jsonl", '{"sent0": "a", "sent1": "b", "text": "c"}', ":1", "fields are sent0, sent1, text"),
+        ("own.jsonl", '{"sent0": "a", "hard_neg": "b"}', ":1", "fields are sent0, hard_neg"),
+        ("own.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"]}', ":1", "pos is ['b']|not text"),
+        ("own.jsonl", '{"sent0": "a", "sent1": "b"}\n\n{"sent0": "a", "sent1": "c"}', ":2", "line is empty"),
+        ("own.jsonl", f'{OBJECTS}{{"sent0": "a", "sent1": "b"}}\n', ":3", "is a pair|is a triplet"),
+        ("own.jsonl", '{"sent0": "a", "sent1": " "}', ":1", "positive is empty"),
+        ("own.jsonl", '["a", "b"]', ":1", "no JSON object"),
+        ("own.jsonl", "", "", "no pair"),
+        ("own.csv", "list_sent\n\"['a', 'b', 'c']\"\n", ":1", "ranked list|docs/data.md"),
+        ("own.csv", ",sent,round\n0,a b,0\n1,b c,1\n2,c d,2\n", ":1", "sentence is empty"),
         ("own.tsv", "a\tb\n".encode("utf-16"), "", "UTF-16"),
         ("own.tsv", "A cat\tCats\n".encode("utf-16-le"), "", "UTF-16"),
         ("own.csv", "a;b\n", ":1", "1 column"),
@@ -138,6 +162,58 @@ def test_pairs_enter_the_keys_of_what_reads_them_alone(tmp_path: Path) -> None:
     assert "supervised" not in plain
     assert (both["supervised"], both["corpus"]) == (True, plain["corpus"])
     assert any("pairs" in stage.get("text", {}) for stage in both["stages"].values())
+
+
+def test_the_model_of_the_labels_is_a_note_and_in_no_key(cli: Cli, tmp_path: Path) -> None:
+    methods = "sup_simcse,distill:sup_simcse,simcse"
+    file = small(tmp_path)
+    before = plan_on_toy(methods, tmp_path, pairs=file)
+    write(tmp_path, "gpt-3.5-turbo\n", "own.tsv.label-model")
+    after = plan_on_toy(methods, tmp_path, pairs=file)
+    assert [job.key for job in before.jobs] == [job.key for job in after.jobs]
+    note = "Labels by a language model (gpt-3.5-turbo): pairs own.tsv."
+    assert [note in job.record.notes for job in before.jobs] == [False, False, False]
+    assert [note in job.record.notes for job in after.jobs] == [True, True, False]
+    named = [name_label_models(job.record) for job in after.jobs]
+    assert named == [{"gpt-3.5-turbo"}, {"gpt-3.5-turbo"}, set()]
+    assert not any(name_label_models(job.record) for job in before.jobs)
+    run = ("--seeds", "1", "--suite", "toy", "--dry-run", "--methods", "sup_simcse", "--pairs", str(file))
+    for command in (("run", *run), ("show", "sup_simcse", "--profile", "mini", "--pairs", str(file))):
+        code, out, err = cli(*command)
+        assert (code, out.count("labels by a language model (gpt-3.5-turbo)")) == (0, 1), err
+
+
+@pytest.mark.parametrize("name", ["", " \n", "a\nb\n", "a\x1b[2J", "x" * 101, b"\xff"])
+def test_an_unfit_name_of_the_model_is_refused(tmp_path: Path, name: str | bytes) -> None:
+    file = write(tmp_path, TSV)
+    beside = write(tmp_path, name, "own.tsv.label-model")
+    check_error(lambda: read_pairs(file), where=beside, kind=DataError)
+    write(tmp_path, f" {'x' * 100}\r\n", beside.name)
+    assert read_pairs(file).label_model == "x" * 100
+
+
+def test_a_report_names_the_model_and_a_run_counts_other_records(
+    cli: Cli, tmp_path: Path, tiny_bert: Path
+) -> None:
+    file = str(small(tmp_path, 24))
+    beside = write(tmp_path, "llm-1", "own.tsv.label-model")
+    sets = [f"sup_simcse.{text}" for text in ("steps=1", "eval_every=1", "batch_size=8")]
+    words = [word for text in sets for word in ("--set", text)]
+    run = ("run", "--seeds", "1", "--suite", "toy", "--dev", "toy", "--methods", "sup_simcse", *words)
+    run = (*run, "--pairs", file, "--backbone", str(tiny_bert))
+    code, _, err = cli(*run)
+    assert (code, "language model" in err) == (0, False), err
+    profile = next(path.name for path in Path("results", "local").iterdir() if path.is_dir())
+    report = cli("report", "--all-rows", "--profile", profile)[1]
+    assert "Labels by a language model (llm-1): pairs own.tsv." in report
+    beside.unlink()
+    code, _, err = cli(*run, "--dry-run")
+    assert (code, missing_facts(err, "1 finished record(s)", "language model", "--force")) == (0, [])
+
+
+def test_who_asks_for_syncse_gets_the_command(cli: Cli) -> None:
+    err = refusal(cli, "show", "SynCSE")
+    assert not missing_facts(err, "'SynCSE'", "sup_simcse with --pairs FILE")
 
 
 def test_unused_or_unfit_texts_are_refused(cli: Cli, tmp_path: Path) -> None:
