@@ -197,6 +197,7 @@ def train_flow(context: StageContext) -> dict[str, Any]:
 class BertFlow:
     """BERT-flow."""
 
+    build_draws = True  # fit=target has no stage, but its flow's weights depend on the seed
     card = MethodCard(
         name="bert_flow",
         printed="BERT-flow",

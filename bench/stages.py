@@ -163,7 +163,10 @@ def planned_sentences(config: Mapping[str, OptionValue], sentences: int) -> int:
 
 @runtime_checkable
 class TrainedMethod(Protocol):
-    """A method (see :class:`bench.method_card.Method`) that trains."""
+    """A method (see :class:`bench.method_card.Method`) that trains.
+
+    Options for which it has no stages leave one cell without a seed, unless its ``build_draws`` is true.
+    """
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
         """Return the stages for these options; each after its inputs."""

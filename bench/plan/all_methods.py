@@ -11,7 +11,7 @@ from bench.data.training_data import TrainingData, find_missing_texts
 from bench.errors import InputError
 from bench.eval.suite_measures import measure_of
 from bench.method_card import NEEDS
-from bench.plan.backbones import find_missing_needs
+from bench.plan.backbones import check_backbone, find_missing_needs
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import describe_short_text, find_short_texts
 from bench.plan.lora_checks import check_lora
@@ -129,9 +129,20 @@ def find_input_errors(
         hint = f"bench show hf:{lack.model.path} lists the methods that can train on it"
         what = f"{lack.model.name} lacks {NEEDS[lack.need.what]}"
         errors.append(InputError(what, expected="another --backbone", hint=hint))
-    if not errors and not any(option.startswith("lora_") for option in given):
-        try:
-            check_lora(cells[:1])
-        except InputError as error:
-            errors.append(error)
+    if not errors:
+        errors += _find_backbone_errors(
+            cells[:1], check_adapters=not any(o.startswith("lora_") for o in given)
+        )
     return errors
+
+
+def _find_backbone_errors(cells: Sequence[Cell], *, check_adapters: bool) -> Iterator[InputError]:
+    """Yield the first error for a backbone that a method, or its adapters, can't work with."""
+    try:
+        if check_adapters:
+            check_lora(cells)
+        for part in (part for cell in cells for part in cell.walk()):
+            check_backbone(part)
+    except InputError as error:
+        error.where = ""
+        yield error

@@ -134,7 +134,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
         if check is not None and cell.model is not None:
             check(cell.model.path)
     for part in dict.fromkeys(part for cell in asked for part in cell.walk()):
-        _check_backbone(part)
+        check_backbone(part)
         _check_members(part)
     for cell in asked:
         if training is not None:
@@ -145,7 +145,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
         raise _build_refusal(list(refused.values()))
 
 
-def _check_backbone(part: Cell) -> None:
+def check_backbone(part: Cell) -> None:
     """Let a method refuse facts of its backbone's files with its options; needs are checked elsewhere."""
     check = getattr(METHODS.get(part.card.name), "check_backbone", None)
     if check is None or part.model is None or not _is_transformer(part.model):

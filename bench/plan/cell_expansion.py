@@ -102,7 +102,8 @@ def drop_idle_seeds(cells: list[Cell]) -> list[Cell]:
         method = METHODS.get(cell.card.name)
         stages = method.stages(dict(cell.options)) if isinstance(method, TrainedMethod) else ()
         draws = any(stage.seeded for stage in stages)
-        untrained = isinstance(method, TrainedMethod) and not stages
+        build_draws = getattr(method, "build_draws", False)
+        untrained = isinstance(method, TrainedMethod) and not stages and not build_draws
         if cell.members and not draws and all(member.seed is None for _, member in cell.members):
             untrained = True
         if untrained:

@@ -236,7 +236,7 @@ def test_the_plan_refuses_an_encoder(cli: Cli, tiny_bert: Path) -> None:
     error = refusal(cli, *line, "prompteol_cse", "--set", "prompteol_cse.lora_rank=4")
     assert "needs a causal decoder" in error
     code, out, err = cli(*line, "all")
-    assert code == 0
+    assert code == 0, err
     left = next(text for text in err.splitlines() if "causal decoder" in text)
     assert "prompteol_cse" in left
     assert "prompteol_cse" not in out
