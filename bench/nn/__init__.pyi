@@ -29,6 +29,7 @@ from bench.nn.device import to_float64 as to_float64
 from bench.nn.dropout import set_dropout as set_dropout
 from bench.nn.embedding_augmentation import prepare_cutoffs as prepare_cutoffs
 from bench.nn.encoder_folder import load_encoder as load_encoder
+from bench.nn.head_dropout import add_head_dropout as add_head_dropout
 from bench.nn.hidden_states import compute_last_states as compute_last_states
 from bench.nn.layer_streams import check_callable_layers as check_callable_layers
 from bench.nn.layer_streams import compute_embeddings as compute_embeddings
