@@ -9,7 +9,7 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.lazy import torch
-from bench.method_card import MethodCard, Option, OptionValue
+from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import ENCODER_OPTIONS, PROMPTLESS, check_train_pooling
@@ -99,7 +99,7 @@ class MirrorBERT(TrainedOnce):
             "by heads / kept heads; in training only",
             "at inference f(x)",
         ),
-        needs=(),
+        needs=(Need(DROPOUT, "span", (0,), instead="span=5"),),
         options=(
             Option("tau", 0.04, "temperature", minimum=1e-4),
             Option("span", 5, "characters masked in the second view, 0 for none", minimum=0),
