@@ -26,7 +26,7 @@ SETTINGS = {
     "jtcse": "c398f7af", "jtcse_d": "27e22993", "jtcse_uc": "e05fc21a", "jtcse_uc_d": "e5e03f1c",
     "llm2vec": "eaf36a5e",
     "m_barlow": "1879cd0d", "m_mhe": "a42abf9c", "m_mhs": "6078ab69", "m_vicreg": "1879cd0d",
-    "mat": "5b68d871", "met": "eb11b93a", "mhe": "205174cf", "mhs": "cbf9090b", "mirror_bert": "769f8b75",
+    "mat": "5b68d871", "met": "eb11b93a", "mhe": "205174cf", "mhs": "cbf9090b", "mirror_bert": "954fa251",
     "mixcse": "a4a1864f",
     "mpt": "8475129b", "paradigm": "4e860e8e", "pcl": "0f8674e3", "promptbert": "2cc162e0",
     "prompteol": "433e2840", "prompteol_cse": "42bf9abe", "rankcse": "e3fa5724", "released": "dbba0720",
