@@ -22,7 +22,8 @@ def scale_heads(context: Tensor, kept: Tensor) -> Tensor:
     """
     rows, heads = kept.shape
     scale = kept * (heads / kept.sum(1, keepdim=True).clamp(min=1))
-    parts = context.unflatten(-1, (heads, -1)) * scale.to(context.dtype).view(rows, 1, heads, 1)
+    parts = context.reshape(rows, context.shape[1], heads, -1)
+    parts = parts * scale.to(context.dtype).view(rows, 1, heads, 1)
     return parts.flatten(-2)
 
 
@@ -35,7 +36,7 @@ def add_head_dropout(model: Any, rate: float) -> None:
         InputError: an architecture without ``encoder.layer[i].attention.self``.
     """
     layers = getattr(getattr(model, "encoder", None), "layer", ())
-    attentions = [getattr(getattr(layer, "attention", None), "self", None) for layer in layers]
+    attentions: list[Any] = [getattr(getattr(layer, "attention", None), "self", None) for layer in layers]
     if not attentions or not all(hasattr(attention, "num_attention_heads") for attention in attentions):
         what = f"drophead {rate:g}: {type(model).__name__} has no attention of BERT's kind"
         raise InputError(what, expected="drophead=0, or a BERT or RoBERTa")

@@ -80,7 +80,7 @@ def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue]) -> Non
 
 
 def test_every_option_changes_the_loss(tiny_bert: Path) -> None:
-    changes = [*CHANGES, {"drophead": 0.5}]
+    changes: list[dict[str, OptionValue]] = [*CHANGES, {"drophead": 0.5}]
     step = partial(objective_of, "mirror_bert", tiny_bert, TEXT)
     assert count_losses(step, changes) == len(changes)
 
@@ -144,13 +144,13 @@ def test_attentions_drop_heads_in_training_only(zoo: Zoo, backbone: str) -> None
         model(input_ids=ids)
     whole, dropped = seen
     heads = int(attention.self.num_attention_heads)
-    parts = dropped.unflatten(-1, (heads, -1))
+    parts = dropped.reshape(400, 4, heads, -1)
     gone = (parts == 0).all(-1)
     assert torch.equal(gone.all(1), gone.any(1))  # of a row at all places
     assert abs(float(gone[:, 0].float().mean()) - 0.25) < 5 * math.sqrt(0.25 * 0.75 / (400 * heads))
     assert len({tuple(row) for row in gone[:, 0].tolist()}) > 2  # each row draws its own
     scale = heads / (heads - gone[:, 0].sum(1)).clamp(min=1)
-    wanted = whole.unflatten(-1, (heads, -1)) * scale.view(-1, 1, 1, 1) * ~gone[..., None]
+    wanted = whole.reshape(400, 4, heads, -1) * scale.view(-1, 1, 1, 1) * ~gone[..., None]
     torch.testing.assert_close(parts, wanted, rtol=1e-5, atol=1e-6)
 
 
