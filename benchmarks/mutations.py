@@ -722,8 +722,8 @@ MIRRORED = (
         "kept_heads_are_not_scaled",
         "drophead",
         _HEADS,
-        "scale = kept * (heads / kept.sum(1, keepdim=True).clamp(min=1))",
-        "scale = kept * 1.0",
+        "scale = kept.to(precise) * heads / kept.sum(1, keepdim=True).clamp(min=1)",
+        "scale = kept.to(precise)",
     ),
     Mutation(
         "heads_are_dropped_for_the_whole_batch",

@@ -21,7 +21,8 @@ def scale_heads(context: Tensor, kept: Tensor) -> Tensor:
         Same shape; 0 for a row without a kept head.
     """
     rows, heads = kept.shape
-    scale = kept * (heads / kept.sum(1, keepdim=True).clamp(min=1))
+    precise = torch.promote_types(context.dtype, torch.float32)
+    scale = kept.to(precise) * heads / kept.sum(1, keepdim=True).clamp(min=1)
     parts = context.reshape(rows, context.shape[1], heads, -1)
     parts = parts * scale.to(context.dtype).view(rows, 1, heads, 1)
     return parts.flatten(-2)

@@ -150,7 +150,7 @@ def test_attentions_drop_heads_in_training_only(zoo: Zoo, backbone: str) -> None
     assert abs(float(gone[:, 0].float().mean()) - 0.25) < 5 * math.sqrt(0.25 * 0.75 / (400 * heads))
     assert len({tuple(row) for row in gone[:, 0].tolist()}) > 2  # each row draws its own
     scale = heads / (heads - gone[:, 0].sum(1)).clamp(min=1)
-    wanted = whole.reshape(400, 4, heads, -1) * scale.view(-1, 1, 1, 1) * ~gone[..., None]
+    wanted = whole.reshape(1, 4, heads, -1) * scale.view(-1, 1, 1, 1) * ~gone[..., None]
     torch.testing.assert_close(parts, wanted, rtol=1e-5, atol=1e-6)
 
 
