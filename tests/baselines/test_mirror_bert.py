@@ -22,7 +22,7 @@ from bench.nn.head_dropout import add_head_dropout, scale_heads
 from bench.training.loop import TrainSettings, train
 from bench.training.randomness import generator, own_random_state
 from tests.support.steps import count_losses, descend, gradients_of, objective_of, same_step
-from tests.support.training import SENTENCES, options_of, random, stages_of
+from tests.support.training import SENTENCES, options_of, random, stages_of, train_alone
 
 TEXT = [*SENTENCES, "the doctor is on the hill", "two farmers are reading books to children"]
 Zoo = Callable[[str], Path]
@@ -192,3 +192,10 @@ def test_adamw_takes_the_released_steps(tiny_bert: Path) -> None:
     trained = dict(made.named_parameters())
     for name, parameter in other.named_parameters():
         torch.testing.assert_close(trained[name], parameter, rtol=1e-6, atol=1e-8, msg=name)
+
+
+def test_layers_that_are_computed_again_drop_the_same_heads(tiny_bert: Path, tmp_path: Path) -> None:
+    step = partial(train_alone, "mirror_bert", tiny_bert, tmp_path, drophead=0.5, drop_last=False)
+    plain, again = step(), step(checkpoint_layers=True)
+    assert plain.losses == again.losses
+    assert all(torch.equal(value, again.kept()[name]) for name, value in plain.kept().items())
