@@ -681,4 +681,57 @@ BIDIRECTIONAL = (
     ),
 )
 """Errors in LLM2Vec, which test_llm2vec.py finds: the reference has no decoder."""
+_MIRROR, _HEADS = "baselines/mirror_bert.py", "bench/nn/head_dropout.py"
+MIRRORED = (
+    Mutation(
+        "negatives_of_the_other_view_only",
+        "loss",
+        _MIRROR,
+        "losses.near_nce(first, second, None, self.tau)",
+        "losses.info_nce(first, second, self.tau)",
+    ),
+    Mutation(
+        "spans_masked_in_both_views",
+        "views",
+        _MIRROR,
+        "[*own, *masked]",
+        "[*masked, *masked]",
+    ),
+    Mutation(
+        "last_span_is_drawn_too",
+        "draws",
+        _MIRROR,
+        "torch.randint(places, ()",
+        "torch.randint(places + 1, ()",
+    ),
+    Mutation(
+        "short_sentences_are_masked",
+        "views",
+        _MIRROR,
+        " or len(sentence) < SHORTEST",
+        "",
+    ),
+    Mutation(
+        "norms_are_not_decayed",
+        "weight decay",
+        _MIRROR,
+        'Option("decay_all", True',
+        'Option("decay_all", False',
+    ),
+    Mutation(
+        "kept_heads_are_not_scaled",
+        "drophead",
+        _HEADS,
+        "scale = kept.to(precise) * heads / kept.sum(1, keepdim=True).clamp(min=1)",
+        "scale = kept.to(precise)",
+    ),
+    Mutation(
+        "heads_are_dropped_for_the_whole_batch",
+        "drophead",
+        _HEADS,
+        "torch.rand(len(context), heads, device=context.device)",
+        "torch.rand(1, heads, device=context.device).expand(len(context), -1)",
+    ),
+)
+"""Errors in Mirror-BERT, which test_mirror_bert.py finds: it isn't in the reference."""
 MUTATIONS = (*SCORING, *ENCODING, *DRAWS, *LOSS, *TRAINING, *REACHED)

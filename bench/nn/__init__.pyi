@@ -32,6 +32,7 @@ from bench.nn.embedding_augmentation import prepare_cutoffs as prepare_cutoffs
 from bench.nn.encoder_folder import load_encoder as load_encoder
 from bench.nn.glow import Glow as Glow
 from bench.nn.glow import check_flow_width as check_flow_width
+from bench.nn.head_dropout import add_head_dropout as add_head_dropout
 from bench.nn.hidden_states import average_states as average_states
 from bench.nn.hidden_states import compute_last_states as compute_last_states
 from bench.nn.layer_streams import check_callable_layers as check_callable_layers

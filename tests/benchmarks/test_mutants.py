@@ -51,7 +51,8 @@ def planted(scripts: SimpleNamespace, name: str, **changes: str) -> Any:
 
 def test_every_error_applies_once_and_changes_the_code(scripts: SimpleNamespace) -> None:
     mutations = scripts.mutations
-    for mutation in (*mutations.MUTATIONS, *mutations.PROMPTED, *mutations.BIDIRECTIONAL):
+    apart = (*mutations.PROMPTED, *mutations.BIDIRECTIONAL, *mutations.MIRRORED)
+    for mutation in (*mutations.MUTATIONS, *apart):
         before = (ROOT / mutation.file).read_text(encoding="utf-8")
         after = ast.parse(mutation.applied(ROOT))  # raises where its text isn't there once
         assert ast.dump(after) != ast.dump(ast.parse(before)), mutation.name

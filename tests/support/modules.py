@@ -12,6 +12,7 @@ ALIKE = frozenset(
             "crop",
             "dclr",
             "iscse",
+            "mirror_bert",
             "mixcse",
             "vascl",
         ),  # SimCSE's training with another loss or views

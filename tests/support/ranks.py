@@ -16,6 +16,7 @@ CASES: dict[str, tuple[str, dict[str, OptionValue], str]] = {
     "arccse": ("arccse", {"triplet_min_length": 4}, "arccse"),
     "esimcse": ("esimcse", {"queue": 6, "momentum_init": "pretrained"}, "esimcse"),
     "consert": ("consert", {"view2": "token_cutoff"}, "consert"),
+    "mirror_bert": ("mirror_bert", {}, "mirror_bert"),
     "crop": ("crop", {}, "crop"),
     "ct": ("ct", {"negatives": 2}, "ct"),
     "ct_batch": ("ct_batch", {"scale": 0.1}, "ct_batch"),

@@ -129,6 +129,7 @@ TRAINED: list[tuple[str, str, str, dict[str, Any]]] = [
     ("unsee_byol", "distilbert", "mask", {"layers": 1}),
     ("unsee_byol", "gpt2", "last", {"drop_last": False, "layers": 1}),
     ("consert", "albert", "avg_first_last", {}),
+    ("mirror_bert", "roberta", "cls", {}),
     ("crop", "bert", "mask", {}),
     ("crop", "gpt2", "last", {}),
     ("vascl", "distilbert", "avg_first_last", {}),
@@ -188,6 +189,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("whitenedcse", "mask", {"repetition_rate": 0.3}, "repetition_rate=0"),
     ("crop", "mask", {"unit": "token"}, "unit=word"),
     ("tsdae", "mask", {}, "weighted_mean"),
+    ("mirror_bert", "mask", {}, "weighted_mean"),
     ("consert", "cls", {}, "avg_first_last"),
     ("consert", "mask", {"view2": "none"}, "weighted_mean"),
 ]
