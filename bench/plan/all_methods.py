@@ -98,7 +98,9 @@ def _list_methods() -> list[MethodRequest]:
 
 def _find_suite_errors(request: MethodRequest, suites: Sequence[str]) -> Iterator[InputError]:
     vectors = [suite for suite in suites if measure_of(suite).needs_vectors]
-    if vectors and METHODS.get(request.name).card.scores_pairs:
+    method = METHODS.get(request.name)
+    by_options = getattr(method, "scores_pairs", None)
+    if vectors and (method.card.scores_pairs or (by_options and by_options(method.card.defaults))):
         expected = "a suite of pairs"
         yield InputError(f"no vectors, which suite '{vectors[0]}' needs", expected=expected)
 
