@@ -188,7 +188,6 @@ class CT(Tension):
             "released: the better of both encoders on the dev set is kept; here the second one, as in "
             "sentence-transformers",
         ),
-        published_names=(("ct", "as published: profile bert-base"),),
     )
 
 
@@ -236,5 +235,4 @@ class CTBatch(Tension):
             "warm-up: 0.128 of the steps are the released 1,000 of 7,812",
             "float32 throughout; the released example uses fp16 autocast",
         ),
-        published_names=(("ct_batch", "as published: profile bert-base"),),
     )

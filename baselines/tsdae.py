@@ -131,7 +131,6 @@ class TSDAE(TrainedOnce):
             "chosen on the profile's dev set by the Spearman of cosines; released: by the best of several "
             "similarities",
         ),
-        published_names=(("tsdae", "as published: profile bert-base"),),
         auxiliaries=("mlm_head",),
     )
 

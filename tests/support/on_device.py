@@ -32,9 +32,10 @@ def run_parts(folder: Path, bert: Path, mlm: Path, *arguments: str) -> list[Any]
 
 
 def ours() -> set[str]:
-    """Registered methods that train by steps."""
+    """Registered methods that train an encoder by steps."""
     registry = discover()
-    trained = {name for name, method in registry if isinstance(method, TrainedMethod)}
+    of_encoders = ((name, method) for name, method in registry if not method.card.needs_decoder)
+    trained = {name for name, method in of_encoders if isinstance(method, TrainedMethod)}
     return {name for name in trained if registry.origin(name).startswith("bench.")} - NO_STEPS
 
 

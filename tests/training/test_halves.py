@@ -29,9 +29,11 @@ BATCHES = ((0, 1, 2, 3, 4), (5, 6, 0, 1, 2), (3, 4, 5, 6, 0))
 
 
 def cases() -> dict[str, Case]:
-    """Every registered method by the last of its stages, and options with steps of their own."""
+    """Every method of encoders by the last of its stages, and options with steps of their own."""
     found: dict[str, Case] = {}
     for name, method in discover():
+        if method.card.needs_decoder:
+            continue
         if isinstance(method, TrainedMethod) and name not in NO_STEPS:
             options = {option.name: option.default for option in method.card.options}
             small = {"layers": 1} if name.startswith("unsee") else {}
