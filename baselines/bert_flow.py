@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,7 +108,7 @@ def fit_flow(
         while block := [*islice(batches, _BLOCK)]:
             texts = [sentences[row] for rows in block for row in rows]
             vectors = torch.from_numpy(base.encode(texts, progress=progress)).double()
-            for part in vectors.split([len(rows) for rows in block]):
+            for part in torch.tensor_split(vectors, [*accumulate(map(len, block))][:-1]):
                 if not started:  # released: the first side of the first batch
                     flow(part[: max(2, (len(part) + 1) // 2)], first=True)
                     started = True

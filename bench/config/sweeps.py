@@ -83,6 +83,8 @@ def decoder_encoders() -> list[str]:
     names = []
     for name in single_encoders():
         method = discover().get(name)
+        if "train_pooling" not in method.card.defaults:
+            continue
         options = method.card.defaults | {"train_pooling": "last"}
         needs = {need.what for need in method.card.needs if need.holds(options)}
         if needs - {FIRST_TOKEN, DROPOUT} or isinstance(method, ComposedMethod):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -124,12 +125,13 @@ class Glow(nn.Module):
                 x, half = x.chunk(2, dim=1)
                 finished.append(half)
             x = step(x, first)
-        return torch.cat((*finished, x), dim=1)
+        latent: Tensor = torch.cat((*finished, x), dim=1)
+        return latent
 
     def invert(self, z: Tensor) -> Tensor:
         """Return the vectors of (n, H) latent ones."""
         sizes = [self.width >> level for level in range(1, self.count)]
-        *finished, x = z.split((*sizes, self.width - sum(sizes)), dim=1)
+        *finished, x = torch.tensor_split(z, list(accumulate(sizes)), dim=1)
         for number, step in reversed([*enumerate(self._list_steps())]):
             x = step.invert(x)
             if number and number % self.depth == 0:
@@ -138,7 +140,7 @@ class Glow(nn.Module):
 
     def log_likelihood(self, vectors: Tensor) -> Tensor:
         """Return log p of each vector, (n,): log N(z; 0, I) + log |dz/dx|."""
-        gaussian = -0.5 * (self(vectors).square() + math.log(2 * math.pi)).sum(1)
+        gaussian: Tensor = -0.5 * (self(vectors).square() + math.log(2 * math.pi)).sum(1)
         return gaussian + sum(step.norm.log_determinant() for step in self._list_steps())
 
     def _list_steps(self) -> list[FlowStep]:

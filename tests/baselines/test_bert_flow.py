@@ -250,7 +250,7 @@ def test_planted_errors_are_found(comparison: Any, module: ModuleType, old: str,
 
 
 def test_shapes_of_the_default_flow() -> None:
-    flow = glow.Glow(768, 3, 3, 32, generator(1, "test"))
+    flow: Any = glow.Glow(768, 3, 3, 32, generator(1, "test"))
     assert [step.norm.shift.numel() for step in flow.steps] == [768] * 3 + [384] * 3 + [192] * 3
     assert {parameter.dtype for parameter in flow.parameters()} == {torch.float64}
     weights = [net.hidden[0].detach() for net in (step.net for step in flow.steps)]

@@ -44,7 +44,9 @@ def released_loss(sentences: list[Tensor], vectors: list[Tensor]) -> Tensor:
 def test_the_loss_is_the_formula(lengths: list[int]) -> None:
     features, vectors = random(sum(lengths), 4), random(len(lengths), 4, seed=1)
     owner = torch.tensor([i for i, length in enumerate(lengths) for _ in range(length)])
-    expected = released_loss(list(features.split(lengths)), list(vectors))
+    expected = released_loss(
+        list(torch.tensor_split(features, [sum(lengths[:n]) for n in range(1, len(lengths))])), list(vectors)
+    )
     assert float(jensen_shannon_loss(features, vectors, owner)) == pytest.approx(float(expected), rel=1e-12)
 
 
@@ -63,7 +65,7 @@ def test_the_loss_by_hand() -> None:
         jensen_shannon_loss(features[:1], vectors[:1], owner[:1])
 
 
-def features_by_hand(layers: NgramLayers, states: Tensor, *, relu: bool) -> Tensor:
+def features_by_hand(layers: Any, states: Tensor, *, relu: bool) -> Tensor:
     """Each window's weights times the states around a token, with zeros outside; (T, F)."""
     rows = []
     for place in range(len(states)):
@@ -102,7 +104,13 @@ def test_a_step_by_hand(tiny_bert: Path, changes: dict[str, OptionValue]) -> Non
 
 def test_settings_of_the_released_training() -> None:
     options = options_of("isbert")
-    wanted = {"lr": 2e-6, "adam_eps": 1e-7, "weight_decay": 0.01, "decay_all": False, "warmup": 0.1}
+    wanted: dict[str, Any] = {
+        "lr": 2e-6,
+        "adam_eps": 1e-7,
+        "weight_decay": 0.01,
+        "decay_all": False,
+        "warmup": 0.1,
+    }
     wanted |= {"batch_size": 32, "clip": 1.0, "epochs": 1, "schedule": "linear", "channels": 256}
     assert {name: options[name] for name in wanted} == wanted
     (stage,) = stages_of("isbert", options)
