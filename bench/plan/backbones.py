@@ -153,8 +153,13 @@ def _check_backbone(part: Cell) -> None:
     try:
         check(read_backbone_facts(part.model), dict(part.options))
     except InputError as error:
-        error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
+        error.where = error.where or _describe_place(part, part.model)
         raise
+
+
+def _describe_place(part: Cell, model: ModelFolder) -> str:
+    """Return a row with its backbone, or with the model that it names, for an error."""
+    return f"{part.describe()} on {'' if part.card.takes_path else 'the backbone '}{model.name}"
 
 
 def _check_members(part: Cell) -> None:
@@ -289,13 +294,15 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         where, name = "--methods", model.name
         expected = f"another pooling, as in {cell.card.name}:PATH:avg or {cell.card.name}:PATH:last"
         hint = f"bench show hf:{model.path} says what is read of it"
+        if need.what == needs.CAUSAL:
+            expected, hint = "the folder of such a decoder", "use hf:PATH for an encoder"
     else:
         where, name = "--backbone", f"the backbone {model.name}"
         if need.of:
             where, name = "--methods", f"{part.card.name}.{need.of}: {model.name}"
         options = dict.fromkeys(filter(None, map(_suggest_options, [refused[0], *named])))
         expected = " or ".join(["another model", *options])
-        hint = f"bench show hf:{model.path} lists the methods that can train on it"
+        hint = suggest_backbone(need, model)
     if kind := read_backbone_facts(model).kind:
         name += f" ({kind})"
     through = "" if part is cell else f", by its {part.card.name},"
@@ -304,6 +311,13 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         others += f"; and {more} more"
     what = f"{cell.describe()}{through} needs {NEEDS[need.what]}, which {name} hasn't got{others}"
     return InputError(what, where=where, expected=expected, hint=hint)
+
+
+def suggest_backbone(need: Need, model: ModelFolder) -> str:
+    """Return the hint for a need that a backbone lacks: another backbone, or the way to other methods."""
+    if need.what == needs.CAUSAL:
+        return "give --backbone DIR of a decoder such as Llama"
+    return f"bench show hf:{model.path} lists the methods that can train on it"
 
 
 def _suggest_options(missing: Sequence[MissingNeed]) -> str:
