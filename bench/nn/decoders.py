@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.architecture import find_special_ids
+from bench.nn.architecture import find_special_ids, measure_widths
 from bench.nn.backbone import Loadable, TransformerEncoder, load_backbone, transformer_layers
 from bench.nn.hidden_states import select_last_state
 from bench.nn.output_layers import check_output_layer, check_prepended_layers
@@ -106,6 +106,8 @@ class OneWordEncoder(TemplateEncoder):
         super().__init__(source, template.strip(), 1, "last", device)
         self.form, self.layer, layers = form, layer, int(self.model.config.num_hidden_layers)
         check_output_layer(layer, layers)
+        if layer < -1:
+            self.dim = self.facts["dim"] = measure_widths(self.model)[layer]
         if (taken := len(self._tokenize_prompts([""])[0])) >= self.max_length:
             raise self._room_error(taken)
 

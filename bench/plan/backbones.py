@@ -114,7 +114,10 @@ def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) 
 
 
 _TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))  # needs of every training of a transformer
-_POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN}
+_POOLINGS = {
+    **{"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN},
+    **dict.fromkeys(("avg_first_last", "avg_last_two"), needs.ONE_WIDTH),
+}
 _MOST_REFUSED = 8  # methods that an error names besides the first
 _TRAIN_LAST = "train_pooling=last"  # the way out for want of a first token that sees the sentence
 
@@ -246,7 +249,7 @@ def _need_trained_pooling(
         way = {needs.FIRST_TOKEN: _TRAIN_LAST}
         return [replace(need, instead=need.instead or way.get(need.what, "")) for need in asked]
     left = [need for need in asked if need.what != needs.FIRST_TOKEN]
-    read = [Need(_POOLINGS[trained], instead=_TRAIN_LAST)] if trained in ("cls", "mask") else []
+    read = [Need(_POOLINGS[trained], instead=_TRAIN_LAST)] if trained in _POOLINGS else []
     return [*left, *read]
 
 
@@ -254,7 +257,7 @@ def _suggest_pooling(card: MethodCard, options: Mapping[str, OptionValue]) -> st
     """Return the setting in place of an inference pooling that a backbone lacks: the trained one, or avg."""
     choices = {choice for option in card.options if option.name == "pooling" for choice in option.choices}
     trained = find_train_pooling(options, "")
-    best = trained if trained in choices - {"cls", "mask"} else "avg"
+    best = trained if trained in choices - {*_POOLINGS} else "avg"
     return f"pooling={best}" if best in choices else ""
 
 
@@ -279,6 +282,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
+        needs.ONE_WIDTH: facts.one_width,
         needs.CAUSAL: facts.causal or not reads_both_sides,
         needs.BOTH_WAYS: facts.kind not in list_model_types("stays_causal"),
         needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,

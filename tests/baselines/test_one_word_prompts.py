@@ -71,6 +71,16 @@ def test_lead_ins_read_the_layer_before_the_last(folders: dict[str, Path], kind:
             np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=2e-5)
 
 
+def test_an_inner_layer_may_be_wider(tmp_path: Path) -> None:
+    """OPT-350m projects its last states to half the width."""
+    folder, names = tiny("opt", tmp_path / "opt", length=LENGTH), ("pretended_cot", "metaeol")
+    for layer, width in ((-1, 8), (-2, 16)):
+        encoders = [built(name, folder, output_layer=layer) for name in names]
+        encoders.append(built("token_prepending", folder, seed=1, start=0, output_layer=layer))
+        for encoder in encoders:
+            assert encoder.dim == encoder.facts["dim"] == encoder.encode(SENTENCES[:2]).shape[1] == width
+
+
 def test_a_layer_is_one_of_the_models(folders: dict[str, Path]) -> None:
     with pytest.raises(InputError, match=r"output_layer -9; expected -1 to -\d, the model's layers"):
         built("pretended_cot", folders["llama"], output_layer=-9)

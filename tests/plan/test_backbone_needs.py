@@ -68,6 +68,9 @@ TWO_STEPS = " ".join(
         ("prompteol_cse[lora_rank=4]", "modernbert", "causal"),
         ("llm2vec[lora_rank=4]", "mamba", "both ways"),
         ("sup_prompteol_cse[lora_rank=4]", "t5", "causal"),
+        ("untrained[pooling=avg_last_two]", "opt-narrow", "one width"),
+        ("simcse[train_pooling=last,pooling=avg_first_last]", "opt-narrow", "one width"),
+        ("simcse[train_pooling=avg_first_last,pooling=avg]", "opt-narrow", "one width"),
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])
