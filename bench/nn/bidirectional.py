@@ -7,7 +7,6 @@ its config.json stays bidirectional wherever transformers 5 loads it.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from bench.errors import InputError
 from bench.nn.architecture import set_padding_token
 from bench.nn.backbone import load_backbone, load_folder, silence_libraries, transformer_layers
 from bench.nn.untrusted_folder import check_weights
+from bench.records.filesystem import replace_folder
 
 _TOKENS = 6  # of the probe's rows; the last one changes, or is padding
 _SEEN = 1e-6  # of the usual token's largest component: a state that another token has changed
@@ -71,12 +71,14 @@ def load_bidirectional_lm(folder: Path) -> tuple[Any, Any, nn.Module]:
 
 
 def write_merged_folder(folder: Path) -> None:
-    """Replace a stage's folder of adapters by the whole bidirectional model, with the adapters added."""
+    """Replace a stage's folder of adapters by the whole bidirectional model, with the adapters added.
+
+    The model is written next to the folder first, so a kill or a full disk leaves the trained adapters.
+    """
     model, tokenizer = load_bidirectional(folder)
-    shutil.rmtree(folder)
-    with silence_libraries():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+    with replace_folder(folder) as scratch, silence_libraries():
+        model.save_pretrained(scratch)
+        tokenizer.save_pretrained(scratch)
 
 
 @torch.no_grad()

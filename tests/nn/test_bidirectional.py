@@ -149,3 +149,22 @@ def test_a_probe_leaves_the_model_as_it_was() -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     assert bidirectional._probe_layers(model) == ([], [])
+
+
+def test_an_unfinished_merge_leaves_the_trained_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny("llama", tmp_path / "llama")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("transformers.PreTrainedTokenizerBase.save_pretrained", fail)
+        with pytest.raises(OSError, match="no space left"):
+            bidirectional.write_merged_folder(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    bidirectional.write_merged_folder(folder)
+    assert AutoConfig.from_pretrained(folder).is_causal is False
+    assert [path.name for path in tmp_path.iterdir()] == ["llama"]
