@@ -174,9 +174,23 @@ def _check_members(part: Cell) -> None:
     check = getattr(METHODS.get(part.card.name), "check_widths", None)
     if check is None:
         return
+    check(_read_member_widths(part), dict(part.options))
+
+
+def _read_member_widths(part: Cell) -> dict[str, int | None]:
+    """Return the components of a state of each member's model, by role; None where its files are silent."""
     models = {role: member.model for role, member in part.members}
     facts = {role: read_backbone_facts(m) for role, m in models.items() if m and _is_transformer(m)}
-    check({role: fact.width for role, fact in facts.items()}, dict(part.options))
+    return {role: fact.width for role, fact in facts.items()}
+
+
+def describe_widths(cells: Iterable[Cell]) -> Iterator[str]:
+    """Yield the notes that methods have on the widths of their members' models, once a row."""
+    for method, cell in {cell.method: cell for cell in cells}.items():
+        describe = getattr(METHODS.get(cell.card.name), "describe_widths", None)
+        note = describe and describe(_read_member_widths(cell), dict(cell.options))
+        if note:
+            yield f"{method}: {note}"
 
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
