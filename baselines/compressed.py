@@ -49,7 +49,7 @@ class CompressedEncoder:
 
     def __init__(self, base: Encoder, dims: int, kind: str) -> None:
         if dims > base.dim:
-            raise _dims_error(dims, base.dim)
+            raise _dims_error(dims, base.dim, "")
         self.base, self.kind = base, kind
         self.dim = dims or base.dim
         self.facts: dict[str, str | int] = {**base.facts, "dim": self.dim}
@@ -63,9 +63,10 @@ class CompressedEncoder:
         return np.ascontiguousarray(vectors if form is None else form(vectors))
 
 
-def _dims_error(dims: int, width: int) -> InputError:
-    expected = f"1 to {width}, the dimensions of the vectors"
-    return InputError(f"dims {dims}", where="compressed.dims", expected=expected)
+def _dims_error(dims: int, width: int, method: str) -> InputError:
+    expected = f"1 to {width}, the dimensions of {'its' if method else 'the'} vectors"
+    what = f"dims {dims}" + (f" of {method}" if method else "")
+    return InputError(what, where="--dims, or compressed.dims", expected=expected)
 
 
 @add_method
@@ -120,7 +121,16 @@ class Compressed:
         """Refuse more dimensions than the method's backbone has."""
         width = widths.get("of")
         if width is not None and int(options["dims"]) > width:
-            raise _dims_error(int(options["dims"]), width)
+            raise _dims_error(int(options["dims"]), width, str(options["of"]))
+
+    def describe_widths(
+        self, widths: Mapping[str, int | None], options: Mapping[str, OptionValue]
+    ) -> str | None:
+        """Return a note for a row that keeps every dimension, and every bit of it."""
+        dims = int(options["dims"])
+        if dims != widths.get("of") or options["dtype"] != "float32":
+            return None
+        return f"{dims} dimensions are all of them: its vectors are those of {options['of']}"
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder of shorter vectors."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench import nn
 from bench.encoder import Encoder
 from bench.errors import BenchError
-from bench.method_card import BuildContext, MethodCard, Option
+from bench.method_card import CAUSAL, BuildContext, MethodCard, Need, Option
 from bench.registry import add_method
 
 
@@ -52,6 +52,7 @@ class Echo:
         takes_path=True,
         named_rows=True,
         short_option="pooling",
+        needs=(Need(CAUSAL),),
     )
 
     def build(self, context: BuildContext) -> Encoder:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from bench import nn
 from bench.encoder import Encoder
 from bench.errors import BenchError
-from bench.method_card import BuildContext, MethodCard, Option
+from bench.method_card import CAUSAL, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 
 PROMPT_DEVIATIONS = (
@@ -62,7 +65,14 @@ class PromptEol:
         needs_backbone=False,
         takes_path=True,
         named_rows=True,
+        needs=(Need(CAUSAL),),
     )
+
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for an output layer that the model lacks."""
+        layer = options.get("output_layer")
+        if facts.causal and facts.layers is not None and layer is not None:
+            nn.check_output_layer(int(layer), facts.layers)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""

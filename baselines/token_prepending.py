@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from bench import nn
 from bench.baselines.metaeol import PROMPTS
@@ -10,7 +12,7 @@ from bench.baselines.pretended_cot import KNOWLEDGE, OUTPUT_LAYER, PRETENDED_COT
 from bench.baselines.prompteol import FORM, PROMPT_DEVIATIONS, RELEASED_FORM, PromptEol
 from bench.encoder import Encoder
 from bench.errors import BenchError
-from bench.method_card import BuildContext, Option
+from bench.method_card import BuildContext, Option, OptionValue
 from bench.registry import add_method
 
 _PROMPTS = {
@@ -62,6 +64,12 @@ class TokenPrepending(PromptEol):
         ),
         deterministic=False,
     )
+
+    def check_backbone(self, facts: Any, options: Mapping[str, OptionValue]) -> None:
+        """Raise InputError, in the plan, for layers that the model lacks or that leave its vectors alone."""
+        if facts.causal and facts.layers is not None:
+            start, end, layer = (int(options[name]) for name in ("start", "end", "output_layer"))
+            nn.check_prepended_layers(start, end, layer, facts.layers)
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder; its seed draws the placeholder's vector."""

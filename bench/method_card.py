@@ -90,7 +90,7 @@ EMBEDDINGS, POSITIONS = "embeddings", "position ids"
 POOLER, POOLER_LAYER, MASK_TOKEN = "pooler", "pooler layer", "mask token"
 MASKED_LM, MLM_HEAD, MLM_TRANSFORM = "masked LM", "masked-LM head", "masked-LM transform"
 DROPOUT, CAUSAL, BOTH_WAYS = "dropout", "causal", "both ways"
-PADDING, IDS_ALONE = "padding", "ids alone"
+PADDING, IDS_ALONE, ONE_WIDTH = "padding", "ids alone", "one width"
 NEEDS = {
     FIRST_TOKEN: "a first token that sees the whole sentence",
     LAYERS: "transformer layers that can be called one by one",
@@ -109,6 +109,7 @@ NEEDS = {
     BOTH_WAYS: "attention that can be made bidirectional in every layer",
     PADDING: "states that masked padding doesn't change",
     IDS_ALONE: "states of each token from token ids alone",
+    ONE_WIDTH: "a last state as wide as those of the other layers",
 }
 """Requirements that a method may have for a transformer, in words."""
 FAMILIES = {

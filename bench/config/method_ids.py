@@ -31,6 +31,7 @@ _SINGLE = NAME.replace("+", "")  # in a sum the plus stands between names
 _IN_QUOTES = re.compile(r'"((?:[^"]|"")*+)"')
 _BARE = re.compile(rf"(?:^|[,+*=\[\"'])\s*(?P<of>{_OF})(?P<name>{_SINGLE}):(?!\s*\")")
 _ESCAPED = re.compile(r"\\([][,=+\"\\ ])")
+_EARLY_OPTIONS = re.compile(rf"(?P<row>(?:{NAME}=)?{NAME})(?P<options>\[[^][]*\]):(?P<path>[^][]+)$")
 _WORD = re.compile(r"[a-z_]+")
 _CUTS, _ENDS = ",[]+", ",[]+:\"'"
 """Where a path without quotes ends, and where it might."""
@@ -134,7 +135,9 @@ def quoting_hint(text: str) -> str | None:
 
 
 def misplaced_hint(text: str) -> str | None:
-    """Return what to type for an invalid method with quotes."""
+    """Return what to type for an invalid method with quotes, or with options before its path."""
+    if early := _EARLY_OPTIONS.match(text):
+        return f"options stand last, after the path: {early['row']}:{early['path']}{early['options']}"
     return """quotes go around the path only: 'hf:"PATH":avg'""" if '"' in text else None
 
 

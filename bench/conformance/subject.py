@@ -24,7 +24,7 @@ from bench.encoder import Encoder, FloatArray, PairScorer
 from bench.errors import InputError
 from bench.execution.encoder_builder import EncoderBuilder
 from bench.execution.stage_cache import StageCache
-from bench.method_card import CAUSAL, Method, MethodCard, Option
+from bench.method_card import Method, MethodCard, Option
 from bench.plan.cell import Cell
 from bench.plan.plan import Plan, make_plan
 from bench.registry import METHODS, discover
@@ -65,7 +65,7 @@ class Subject:
     def plan(self, copy: str = "a", steps: int = BUDGET["steps"]) -> Plan:
         """Plan its cells on suite toy: its own stages take ``steps``, its members' the smallest budget."""
         spec = RunSpec((self.request,), SEEDS, "mini", ("toy",), results=self.folder / copy)
-        if any(need.what == CAUSAL for need in self.card.needs):
+        if self.card.needs_decoder and self.card.needs_backbone:
             spec = replace(spec, backbone=str(make_decoder(self.folder / "decoder")))
         cell = make_plan(spec).jobs[0].cell
         names = sorted({self.card.name, *cell.member_names})

@@ -50,6 +50,8 @@ from bench.nn.masked_lm import copy_mlm_head as copy_mlm_head
 from bench.nn.masked_lm import load_masked_lm as load_masked_lm
 from bench.nn.masked_lm import split_mlm_head as split_mlm_head
 from bench.nn.ngram_layers import NgramLayers as NgramLayers
+from bench.nn.output_layers import check_output_layer as check_output_layer
+from bench.nn.output_layers import check_prepended_layers as check_prepended_layers
 from bench.nn.prompt_prefix import PrefixedEncoder as PrefixedEncoder
 from bench.nn.prompt_template import Prompt as Prompt
 from bench.nn.sentence_transformer import SentenceTransformerEncoder as SentenceTransformerEncoder

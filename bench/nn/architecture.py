@@ -93,6 +93,27 @@ def state_size(model: Any) -> int:
 
 
 @torch.no_grad()
+def measure_widths(model: Any) -> list[int]:
+    """Return the components of a state of the embeddings and of each layer: OPT-350m's last is narrower.
+
+    Of a model with two sides they are the decoder's.
+    """
+    ids = torch.full((1, 2), _count_embeddings(model) // 2, device=model.device)
+    output = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
+    states = getattr(output, "hidden_states", None) or output.decoder_hidden_states
+    return [int(state.shape[-1]) for state in states]
+
+
+def check_one_width(model: Any, pooling: str, where: str) -> None:
+    """Raise InputError where a pooling of two layers would add states of two widths."""
+    *others, last = measure_widths(model)
+    if {*others} != {last}:
+        what = f"layers with states of {others[-1]} components and a last one of {last}"
+        hint = f"pooling '{pooling}' adds states of two layers"
+        raise InputError(what, where=where, expected="pooling avg, last or weighted_mean", hint=hint)
+
+
+@torch.no_grad()
 def _compute_states(model: Any, rows: Sequence[Sequence[int]], where: str) -> Tensor:
     """Return the states of padded rows of token ids, (B, L, H) in float32."""
     chunk = pad_chunk(rows, 0)

@@ -47,6 +47,7 @@ from bench.nn.weight_reading import read_converted_tensors
 
 Loadable = Path | tuple[Any, Any]
 """A model folder, or a loaded (model, tokenizer)."""
+_OF_TWO_LAYERS = ("avg_first_last", "avg_last_two")
 _UNREAD = "_bench_unread"
 _TOGETHER = 32  # batches that CUDA encodes before the host waits for them
 
@@ -216,8 +217,7 @@ class TransformerEncoder:
             self.dim, self.causal, self.sees_padding = architecture.inspect_model(
                 self.model.eval(), self._name
             )
-        if pooling == "cls" and not is_layered(self.model):
-            architecture.check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
+        self._check_pooling()
         self.adapter = folder if folder is not None and adapter_folder.is_adapter(folder) else None
         if pooling == "ngrams":
             self.dim = require_ngrams(self.model, self._name).width
@@ -247,6 +247,15 @@ class TransformerEncoder:
         self.prompt = Prompt(self.tokenizer, template) if pooling == "mask" else None
         if self.prompt is not None:
             self.facts |= {"prompt": self.prompt.text, "prompt_from": "the method"}
+
+    def _check_pooling(self) -> None:
+        """Raise InputError for a pooling of states that the model lacks."""
+        if is_layered(self.model):
+            return
+        if self.pooling == "cls":
+            architecture.check_first_token(self.model, self.tokenizer, causal=self.causal, where=self._name)
+        if self.pooling in _OF_TWO_LAYERS:
+            architecture.check_one_width(self.model, self.pooling, self._name)
 
     def encode(
         self, sentences: Sequence[str], batch_tokens: int | None = None, progress: Progress | None = None
@@ -315,7 +324,7 @@ class TransformerEncoder:
     def _embed_rows(self, prepared: Any) -> Tensor:
         """Compute the vectors of rows that go through the model together."""
         chunk = prepared
-        every_layer = self.pooling in ("avg_first_last", "avg_last_two")
+        every_layer = self.pooling in _OF_TWO_LAYERS
         output = self._run_model(chunk, every_layer=every_layer)
         if self.pooling == "pooler":
             pooled: Tensor = output.pooler_output

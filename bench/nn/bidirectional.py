@@ -7,7 +7,6 @@ its config.json stays bidirectional wherever transformers 5 loads it.
 
 from __future__ import annotations
 
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from bench.errors import InputError
 from bench.nn.architecture import set_padding_token
 from bench.nn.backbone import load_backbone, load_folder, silence_libraries, transformer_layers
 from bench.nn.untrusted_folder import check_weights
+from bench.records.filesystem import replace_folder
 
-_TOKENS = 6  # of the probe's rows; the last one changes, or is padding
+_TOKENS = 6  # of the probe's rows, fewer in a narrow window; the last one changes, or is padding
 _SEEN = 1e-6  # of the usual token's largest component: a state that another token has changed
 _NEAR = 1e-4  # of the same: rounding
 _EXPECTED = "a decoder of attention layers, such as Llama, Mistral, Qwen or GPT-2"
@@ -29,6 +29,8 @@ _EXPECTED = "a decoder of attention layers, such as Llama, Mistral, Qwen or GPT-
 
 def make_bidirectional(model: Any, where: str) -> None:
     """Let each token of a decoder attend to all tokens of its row, in place; padding stays masked.
+
+    A layer with a sliding window keeps it: its tokens attend to that many tokens on either side.
 
     Raises InputError where a probe finds a layer in which a token's state is independent of later tokens, or
     depends on padding.
@@ -71,12 +73,14 @@ def load_bidirectional_lm(folder: Path) -> tuple[Any, Any, nn.Module]:
 
 
 def write_merged_folder(folder: Path) -> None:
-    """Replace a stage's folder of adapters by the whole bidirectional model, with the adapters added."""
+    """Replace a stage's folder of adapters by the whole bidirectional model, with the adapters added.
+
+    The model is written next to the folder first, so a kill or a full disk leaves the trained adapters.
+    """
     model, tokenizer = load_bidirectional(folder)
-    shutil.rmtree(folder)
-    with silence_libraries():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+    with replace_folder(folder) as scratch, silence_libraries():
+        model.save_pretrained(scratch)
+        tokenizer.save_pretrained(scratch)
 
 
 @torch.no_grad()
@@ -92,8 +96,14 @@ def _check_head(whole: Any, head: Any, where: str) -> None:
 
 
 def _probe_ids(model: Any) -> Tensor:
-    middle = int(model.get_input_embeddings().weight.shape[0]) // 2
-    return torch.arange(middle - _TOKENS // 2, middle + _TOKENS - _TOKENS // 2, device=model.device)
+    """Return the token ids of a row from the middle of the vocabulary, inside the model's sliding window."""
+    size = int(model.get_input_embeddings().weight.shape[0])
+    window = getattr(model.config, "sliding_window", None) or _TOKENS
+    count = min(_TOKENS, max(2, int(window)))
+    first = max(0, size // 2 - _TOKENS // 2)
+    padding = getattr(model.config, "pad_token_id", None)  # its embedding may be zero
+    ids = torch.arange(first, first + 2 * count, device=model.device) % size
+    return ids[ids != (-1 if padding is None else padding)][:count]
 
 
 @torch.no_grad()

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from bench.encoder import FloatArray, Progress
 from bench.errors import InputError
-from bench.nn.architecture import find_special_ids
+from bench.nn.architecture import find_special_ids, measure_widths
 from bench.nn.backbone import Loadable, TransformerEncoder, load_backbone, transformer_layers
 from bench.nn.hidden_states import select_last_state
+from bench.nn.output_layers import check_output_layer, check_prepended_layers
 from bench.nn.tokens import Chunk
 
 ONE_WORD = 'This sentence : "{sentence}" means in one word:"'
@@ -104,8 +105,9 @@ class OneWordEncoder(TemplateEncoder):
     ) -> None:
         super().__init__(source, template.strip(), 1, "last", device)
         self.form, self.layer, layers = form, layer, int(self.model.config.num_hidden_layers)
-        if not -layers <= layer <= -1:
-            raise InputError(f"output_layer {layer}", expected=f"-1 to -{layers}, the model's layers")
+        check_output_layer(layer, layers)
+        if layer < -1:
+            self.dim = self.facts["dim"] = measure_widths(self.model)[layer]
         if (taken := len(self._tokenize_prompts([""])[0])) >= self.max_length:
             raise self._room_error(taken)
 
@@ -224,7 +226,7 @@ class PrependedEncoder(MeanPromptEncoder):
         form: As for :class:`OneWordEncoder`, like ``layer``.
 
     Raises:
-        InputError: As for :class:`OneWordEncoder`, or layers in the wrong order.
+        InputError: As for :class:`OneWordEncoder`, layers in the wrong order, or a start behind ``layer``.
     """
 
     def __init__(
@@ -245,14 +247,13 @@ class PrependedEncoder(MeanPromptEncoder):
                 what = f"the template '{template}' has no single {PLACEHOLDER} before {_PLACE}"
                 expected = f'a text such as: This sentence : {PLACEHOLDER} "{_PLACE}" means'
                 raise InputError(what, expected=expected)
-        if start >= end:
-            raise InputError(f"start {start} and end {end}", expected="a first layer before the end")
         model, tokenizer = load_backbone(source) if isinstance(source, Path) else source
         tokenizer = copy.deepcopy(tokenizer)
         self._placeholder = len(tokenizer)
         super().__init__((model, tokenizer), templates, form=form, layer=layer, device=device)
         tokenizer.add_tokens([PLACEHOLDER])
         self._placeholder = int(tokenizer.convert_tokens_to_ids(PLACEHOLDER))
+        check_prepended_layers(start, end, layer, int(model.config.num_hidden_layers))
         self._start, self._end = start, end
         draws = torch.Generator().manual_seed(seed)
         size = int(model.get_input_embeddings().weight.shape[1])

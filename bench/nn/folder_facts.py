@@ -59,6 +59,7 @@ class FolderFacts:
     drops: bool | None  # it has dropout
     masks_padding: bool | None  # masked padding leaves states unchanged
     reads_ids: bool | None  # token ids suffice for states
+    one_width: bool  # its last states are as wide as those of its other layers
     dropout: str  # MODULES or ARCHITECTURE
 
 
@@ -115,6 +116,7 @@ def read_folder_facts(folder: Path) -> FolderFacts:
         drops=unless_listed("no_dropout"),
         masks_padding=unless_listed("reads_padding"),
         reads_ids=unless_listed("not_ids_alone"),
+        one_width=config.get("word_embed_proj_dim") in (None, config.get("hidden_size")),
         dropout=find_dropout_scope(folder),
     )
 

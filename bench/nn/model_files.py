@@ -56,7 +56,8 @@ def find_cached_model(reference: str, where: str, revision: str | None = None) -
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    hint = f"download it first with: hf download {reference}" if reference.count("/") == 1 else None
+    on_hub = reference.count("/") == 1 and not reference.startswith(("/", ".", "~"))
+    hint = f"download it first with: hf download {reference}" if on_hub else None
     try:
         return Path(snapshot_download(reference, revision=revision, local_files_only=True))
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError) as error:

@@ -11,7 +11,7 @@ from bench.data.training_data import TrainingData, find_missing_texts
 from bench.errors import InputError
 from bench.eval.suite_measures import measure_of
 from bench.method_card import NEEDS
-from bench.plan.backbones import check_backbone, find_missing_needs
+from bench.plan.backbones import check_backbone, find_missing_needs, suggest_backbone
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import describe_short_text, find_short_texts
 from bench.plan.lora_checks import check_lora
@@ -128,7 +128,7 @@ def find_input_errors(
     errors = [] if given & auxiliaries else [*found]
     errors += find_missing_texts(texts, spec, profile)
     for lack in (lack for cell in cells[:1] for lack in find_missing_needs(cell)):
-        hint = f"bench show hf:{lack.model.path} lists the methods that can train on it"
+        hint = suggest_backbone(lack.need, lack.model)
         what = f"{lack.model.name} lacks {NEEDS[lack.need.what]}"
         errors.append(InputError(what, expected="another --backbone", hint=hint))
     if not errors:

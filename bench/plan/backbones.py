@@ -114,7 +114,10 @@ def _recipe_hash(settings: Mapping[str, Any], seed: int, model: str, text: str) 
 
 
 _TRAINED = (Need(needs.IDS_ALONE), Need(needs.PADDING))  # needs of every training of a transformer
-_POOLINGS = {"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN}
+_POOLINGS = {
+    **{"cls": needs.FIRST_TOKEN, "pooler": needs.POOLER, "mask": needs.MASK_TOKEN},
+    **dict.fromkeys(("avg_first_last", "avg_last_two"), needs.ONE_WIDTH),
+}
 _MOST_REFUSED = 8  # methods that an error names besides the first
 _TRAIN_LAST = "train_pooling=last"  # the way out for want of a first token that sees the sentence
 
@@ -153,8 +156,13 @@ def check_backbone(part: Cell) -> None:
     try:
         check(read_backbone_facts(part.model), dict(part.options))
     except InputError as error:
-        error.where = error.where or f"{part.describe()} on the backbone {part.model.name}"
+        error.where = error.where or _describe_place(part, part.model)
         raise
+
+
+def _describe_place(part: Cell, model: ModelFolder) -> str:
+    """Return a row with its backbone, or with the model that it names, for an error."""
+    return f"{part.describe()} on {'' if part.card.takes_path else 'the backbone '}{model.name}"
 
 
 def _check_members(part: Cell) -> None:
@@ -166,9 +174,23 @@ def _check_members(part: Cell) -> None:
     check = getattr(METHODS.get(part.card.name), "check_widths", None)
     if check is None:
         return
+    check(_read_member_widths(part), dict(part.options))
+
+
+def _read_member_widths(part: Cell) -> dict[str, int | None]:
+    """Return the components of a state of each member's model, by role; None where its files are silent."""
     models = {role: member.model for role, member in part.members}
     facts = {role: read_backbone_facts(m) for role, m in models.items() if m and _is_transformer(m)}
-    check({role: fact.width for role, fact in facts.items()}, dict(part.options))
+    return {role: fact.width for role, fact in facts.items()}
+
+
+def describe_widths(cells: Iterable[Cell]) -> Iterator[str]:
+    """Yield the notes that methods have on the widths of their members' models, once a row."""
+    for method, cell in {cell.method: cell for cell in cells}.items():
+        describe = getattr(METHODS.get(cell.card.name), "describe_widths", None)
+        note = describe and describe(_read_member_widths(cell), dict(cell.options))
+        if note:
+            yield f"{method}: {note}"
 
 
 def _check_sentence_lengths(cell: Cell, training: TrainingData) -> None:
@@ -241,7 +263,7 @@ def _need_trained_pooling(
         way = {needs.FIRST_TOKEN: _TRAIN_LAST}
         return [replace(need, instead=need.instead or way.get(need.what, "")) for need in asked]
     left = [need for need in asked if need.what != needs.FIRST_TOKEN]
-    read = [Need(_POOLINGS[trained], instead=_TRAIN_LAST)] if trained in ("cls", "mask") else []
+    read = [Need(_POOLINGS[trained], instead=_TRAIN_LAST)] if trained in _POOLINGS else []
     return [*left, *read]
 
 
@@ -249,7 +271,7 @@ def _suggest_pooling(card: MethodCard, options: Mapping[str, OptionValue]) -> st
     """Return the setting in place of an inference pooling that a backbone lacks: the trained one, or avg."""
     choices = {choice for option in card.options if option.name == "pooling" for choice in option.choices}
     trained = find_train_pooling(options, "")
-    best = trained if trained in choices - {"cls", "mask"} else "avg"
+    best = trained if trained in choices - {*_POOLINGS} else "avg"
     return f"pooling={best}" if best in choices else ""
 
 
@@ -274,6 +296,7 @@ def fulfils_need(facts: FolderFacts, what: str, options: Mapping[str, OptionValu
         needs.MLM_TRANSFORM: facts.mlm_transform,
         needs.PADDING: facts.masks_padding,
         needs.IDS_ALONE: facts.reads_ids,
+        needs.ONE_WIDTH: facts.one_width,
         needs.CAUSAL: facts.causal or not reads_both_sides,
         needs.BOTH_WAYS: facts.kind not in list_model_types("stays_causal"),
         needs.DROPOUT: facts.drops is not False or adapters_drop or not asks_dropout,
@@ -289,13 +312,15 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         where, name = "--methods", model.name
         expected = f"another pooling, as in {cell.card.name}:PATH:avg or {cell.card.name}:PATH:last"
         hint = f"bench show hf:{model.path} says what is read of it"
+        if need.what == needs.CAUSAL:
+            expected, hint = "the folder of such a decoder", "use hf:PATH for an encoder"
     else:
         where, name = "--backbone", f"the backbone {model.name}"
         if need.of:
             where, name = "--methods", f"{part.card.name}.{need.of}: {model.name}"
         options = dict.fromkeys(filter(None, map(_suggest_options, [refused[0], *named])))
         expected = " or ".join(["another model", *options])
-        hint = f"bench show hf:{model.path} lists the methods that can train on it"
+        hint = suggest_backbone(need, model)
     if kind := read_backbone_facts(model).kind:
         name += f" ({kind})"
     through = "" if part is cell else f", by its {part.card.name},"
@@ -304,6 +329,13 @@ def _build_refusal(refused: Sequence[Sequence[MissingNeed]]) -> InputError:
         others += f"; and {more} more"
     what = f"{cell.describe()}{through} needs {NEEDS[need.what]}, which {name} hasn't got{others}"
     return InputError(what, where=where, expected=expected, hint=hint)
+
+
+def suggest_backbone(need: Need, model: ModelFolder) -> str:
+    """Return the hint for a need that a backbone lacks: another backbone, or the way to other methods."""
+    if need.what == needs.CAUSAL:
+        return "give --backbone DIR of a decoder such as Llama"
+    return f"bench show hf:{model.path} lists the methods that can train on it"
 
 
 def _suggest_options(missing: Sequence[MissingNeed]) -> str:

@@ -22,7 +22,7 @@ from bench.eval.recomputation import open_checker
 from bench.eval.suite_measures import SuiteTask, measure_of
 from bench.nn.model_folder import ModelFolder, resolve_folder
 from bench.plan.all_methods import LeftOut, expand_all_methods, find_input_errors, leave_out_short_texts
-from bench.plan.backbones import profile_backbone
+from bench.plan.backbones import describe_widths, profile_backbone
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import (
     add_members,
@@ -240,6 +240,7 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
     suites = {suite_label(name): tasks for name, tasks in suites.items()}
     row_texts = {cell.method: _training_texts(cell) for cell in cells}
     notes = (*describe_unused_options(spec, row_texts), *describe_poolings(cells), *describe_rates(cells))
+    notes += tuple(describe_widths(cells))
     if spec.backbone is None:
         notes += tuple(describe_untuned(cells, profile))
     return Plan(spec, jobs, suites, store, training, ids, left_out + short, notes)

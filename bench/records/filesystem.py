@@ -399,3 +399,24 @@ def create_folder_atomically(path: Path, commit: Callable[[], object] = lambda: 
         scratch.rename(path)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def replace_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder, which on success replaces an existing one; after an error the old one is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch, before = temporary_path(path), temporary_path(path)
+    scratch.mkdir()
+    try:
+        yield scratch
+        if path.is_dir():
+            path.rename(before)
+        try:
+            scratch.rename(path)
+        except OSError:
+            if before.is_dir():
+                before.rename(path)
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(before, ignore_errors=True)

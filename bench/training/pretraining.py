@@ -7,8 +7,7 @@ import json
 import lzma
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from bench.nn.masked_lm import load_masked_lm
 from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder
 from bench.records.environment import collect_training_environment
-from bench.records.filesystem import create_folder_atomically, temporary_path
+from bench.records.filesystem import create_folder_atomically, replace_folder
 from bench.stages import estimate_checkpoint_size
 from bench.training.checkpoint import Checkpoint, print_line
 from bench.training.masked_lm_training import MlmSettings, frequency_loss, masked_accuracy, train_mlm
@@ -287,19 +286,3 @@ def check_learned(loss: float, frequency_loss: float) -> None:
     if loss > LEARNED * frequency_loss:
         what = f"the loss is {loss:.3f} after {TRIAL} steps, and token frequencies give {frequency_loss:.3f}"
         raise BenchError(what, hint="try a smaller learning rate or a longer warm-up")
-
-
-@contextmanager
-def replace_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder, which on success replaces an existing one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch, before = temporary_path(path), temporary_path(path)
-    scratch.mkdir()
-    try:
-        yield scratch
-        if path.is_dir():
-            path.rename(before)
-        scratch.rename(path)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.rmtree(before, ignore_errors=True)

@@ -79,7 +79,7 @@ def test_rows_follow_their_method() -> None:
         ("untrained", "--dims 8,8", "'8' is there twice"),
         ("untrained", "--quantize int4", "expected int8 or binary, or both"),
         ("all", "--dims 8", "name the methods whose vectors are compressed"),
-        ("untrained", "--dims 999", "dims 999; expected 1 to"),
+        ("untrained", "--dims 999", "--dims, or compressed.dims: dims 999 of untrained; expected 1 to"),
         ("word_overlap", "--dims 8", "word_overlap scores pairs, so compressed has no vectors"),
         ("ensemble:word_overlap+untrained", "", "word_overlap scores pairs, so ensemble has no vectors"),
         ("compressed:untrained", "", "neither dims nor dtype is given"),
@@ -90,6 +90,22 @@ def test_what_cant_be_compressed_is_refused_in_the_plan(
 ) -> None:
     words = f"run --suite toy --seeds 1 {options} --dry-run".split()
     assert what in refusal(cli, *words, "--methods", methods)
+
+
+def test_a_row_of_all_dimensions_is_noted(cli: Cli, tiny_bert: Path) -> None:
+    width = json.loads((tiny_bert / "config.json").read_text())["hidden_size"]
+    words = f"run --suite toy --seeds 1 --dry-run --backbone {tiny_bert} --methods untrained:avg".split()
+    note = f"{width} dimensions are all of them: its vectors are those of untrained:avg"
+    for dims, kind, expected in (
+        (width, "float32", 1),
+        (width // 2, "float32", 0),
+        (width, "int8", 0),
+    ):
+        row = f"compressed[of=untrained:avg,dims={dims},dtype={kind}]"
+        status, out, err = cli(*words[:-1], row)
+        assert (status, (out + err).count(note)) == (0, expected)
+    status, out, err = cli(*words, "--dims", str(width))
+    assert (status, (out + err).count(note)) == (0, 1)
 
 
 def test_compressed_rows_share_the_training_and_keep_items(cli: Cli, tmp_path: Path) -> None:

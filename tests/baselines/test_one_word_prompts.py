@@ -71,6 +71,16 @@ def test_lead_ins_read_the_layer_before_the_last(folders: dict[str, Path], kind:
             np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=2e-5)
 
 
+def test_an_inner_layer_may_be_wider(tmp_path: Path) -> None:
+    """OPT-350m projects its last states to half the width."""
+    folder, names = tiny("opt", tmp_path / "opt", length=LENGTH), ("pretended_cot", "metaeol")
+    for layer, width in ((-1, 8), (-2, 16)):
+        encoders = [built(name, folder, output_layer=layer) for name in names]
+        encoders.append(built("token_prepending", folder, seed=1, start=0, output_layer=layer))
+        for encoder in encoders:
+            assert encoder.dim == encoder.facts["dim"] == encoder.encode(SENTENCES[:2]).shape[1] == width
+
+
 def test_a_layer_is_one_of_the_models(folders: dict[str, Path]) -> None:
     with pytest.raises(InputError, match=r"output_layer -9; expected -1 to -\d, the model's layers"):
         built("pretended_cot", folders["llama"], output_layer=-9)
@@ -141,7 +151,7 @@ def prepended_by_loops(
     return np.asarray(every[layer][0, -1].numpy())
 
 
-@pytest.mark.parametrize(("start", "end", "layer"), [(1, 7, -1), (0, 1, -1), (1, 2, -2), (2, 3, -1)])
+@pytest.mark.parametrize(("start", "end", "layer"), [(1, 7, -1), (0, 1, -1), (0, 2, -2), (1, 2, -1)])
 def test_the_last_state_is_put_before_the_sentence(
     folders: dict[str, Path], start: int, end: int, layer: int
 ) -> None:
@@ -187,14 +197,15 @@ def test_the_prompts_of_token_prepending(
 
 def test_the_seed_draws_the_placeholder(folders: dict[str, Path]) -> None:
     one, again, other = (
-        built("token_prepending", folders["llama"], seed=seed).encode(SENTENCES) for seed in (1, 1, 2)
+        built("token_prepending", folders["llama"], seed=seed, output_layer=-1).encode(SENTENCES)
+        for seed in (1, 1, 2)
     )
     assert np.array_equal(one, again)
     assert not np.allclose(one, other)
 
 
 def test_the_placeholder_in_a_sentence_changes_no_other_place(folders: dict[str, Path]) -> None:
-    encoder = built("token_prepending", folders["llama"], seed=1)
+    encoder = built("token_prepending", folders["llama"], seed=1, output_layer=-1)
     vectors = encoder.encode(["A <PST> dog", "A dog"])
     assert np.isfinite(vectors).all()
     assert not np.allclose(vectors[0], vectors[1])
@@ -212,5 +223,8 @@ def test_a_model_stays_as_it_was(folders: dict[str, Path]) -> None:
     assert np.array_equal(plain.encode(SENTENCES), before)
     with pytest.raises(InputError, match="no single <PST> before"):
         PrependedEncoder(loaded, [template, '"{sentence}" <PST>:'], start=0, end=2, seed=1)
+    for start, layer, last in ((50, -1, 1), (2, -1, 1), (1, -2, 0)):
+        with pytest.raises(InputError, match=rf"start {start}: the model has 2 layers.* expected .*{last}$"):
+            PrependedEncoder(loaded, [template], start=start, end=60, seed=1, layer=layer)
     with pytest.raises(InputError, match="start 2 and end 2"):
         PrependedEncoder(loaded, [template], start=2, end=2, seed=1)

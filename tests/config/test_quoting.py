@@ -127,6 +127,24 @@ def test_quotes_where_none_belong() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("token_prepending[start=6]:/m/llama", "token_prepending:/m/llama[start=6]"),
+        ("a=echo[template=x]:models/opt:last", "a=echo:models/opt:last[template=x]"),
+        ("untrained[pooling=avg", None),
+        ("token_prepending[start=6]x:/m", None),
+    ],
+)
+def test_options_before_the_path(text: str, typed: str | None) -> None:
+    with pytest.raises(InputError, match="is not a method") as caught:
+        parse_method(text, "test")
+    hint = f"options stand last, after the path: {typed}"
+    assert (caught.value.hint == hint) is (typed is not None)
+    if typed is not None:
+        parse_method(typed, "test")
+
+
+@pytest.mark.parametrize(
     "name",
     ["my,folder", "my[v=2]", "x[a]b", "open[", "]shut", "a,b[c=1],d", 'q"u,o', "sp ace,two", "ü,é", "-x,y"],
 )

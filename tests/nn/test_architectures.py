@@ -93,6 +93,15 @@ def test_what_needs_padding_or_has_no_states_is_refused(tmp_path: Path, kind: st
         TransformerEncoder(tiny(kind, tmp_path / kind), "avg")
 
 
+@pytest.mark.parametrize("pooling", ["avg_first_last", "avg_last_two"])
+def test_states_of_two_widths_are_not_added(folders: dict[str, Path], pooling: str) -> None:
+    """OPT's last states have 8 components here, those of its other layers 16, as in OPT-350m."""
+    with pytest.raises(InputError, match="16 components and a last one of 8; expected pooling avg, last"):
+        TransformerEncoder(folders["opt"], pooling)
+    for kind in ("gpt2", "llama", "t5", "bart"):
+        assert TransformerEncoder(folders[kind], pooling).encode(SENTENCES).shape[1] == 16
+
+
 @pytest.mark.parametrize("pooling", ["avg", "last", "weighted_mean", "avg_first_last"])
 def test_a_sentence_without_tokens_is_the_zero_vector(folders: dict[str, Path], pooling: str) -> None:
     encoder = TransformerEncoder(folders["gpt2"], pooling)

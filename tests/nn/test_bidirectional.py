@@ -88,17 +88,38 @@ def test_it_equals_an_attention_without_a_mask(kind: str, attention: str) -> Non
         ("gpt_neo", {"num_layers": 2, "num_heads": 2, "attention_types": [[["global", "local"], 1]]}, 1),
         ("mamba", {"state_size": 4}, 1),
         ("jamba", {"attn_layer_period": 2, "attn_layer_offset": 0, "use_mamba_kernels": False}, 2),
-        ("mistral", {"sliding_window": 3}, 1),
     ],
 )
 def test_a_layer_that_stays_causal_is_refused(kind: str, changes: dict[str, Any], layer: int) -> None:
     """GPT-Neo has a causal mask in its layers, Mamba no attention, Jamba in half of its layers."""
-    sizes = {name: value for name, value in _SIZES.items() if name != "head_dim" or kind == "mistral"}
+    sizes = {name: value for name, value in _SIZES.items() if name != "head_dim"}
     model = AutoModel.from_config(AutoConfig.for_model(kind, **{**sizes, **changes})).eval()
     with pytest.raises(
         InputError, match=rf"layer {layer} of a \w+ stays causal with bidirectional attention"
     ):
         make_bidirectional(model, kind)
+
+
+@pytest.mark.parametrize("kind", ["mistral", "gemma3_text", "phi3"])
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_a_window_stays_and_is_open_on_both_sides(kind: str, window: int) -> None:
+    changes = {"sliding_window": window, "num_hidden_layers": 1}
+    model = AutoModel.from_config(AutoConfig.for_model(kind, **{**_SIZES, **changes})).eval()
+    make_bidirectional(model, kind)
+    before = states(model)[0]
+    for place in (0, 6):
+        changed = IDS.clone()
+        changed[0, place] = 11
+        moved = (states(model, changed)[0] - before).abs().amax(-1) > 1e-6
+        assert moved.tolist() == [abs(index - place) <= window for index in range(7)]
+
+
+@pytest.mark.parametrize("size", [3, 5, 9])
+def test_a_small_vocabulary_is_probed(size: int) -> None:
+    model = AutoModel.from_config(AutoConfig.for_model("llama", **{**_SIZES, "vocab_size": size})).eval()
+    make_bidirectional(model, "x")
+    ids = bidirectional._probe_ids(model)
+    assert 0 <= int(ids.min()) <= int(ids.max()) < size
 
 
 def test_a_layer_that_attends_to_padding_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,3 +170,22 @@ def test_a_probe_leaves_the_model_as_it_was() -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
     assert bidirectional._probe_layers(model) == ([], [])
+
+
+def test_an_unfinished_merge_leaves_the_trained_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tiny("llama", tmp_path / "llama")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("transformers.PreTrainedTokenizerBase.save_pretrained", fail)
+        with pytest.raises(OSError, match="no space left"):
+            bidirectional.write_merged_folder(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    bidirectional.write_merged_folder(folder)
+    assert AutoConfig.from_pretrained(folder).is_causal is False
+    assert [path.name for path in tmp_path.iterdir()] == ["llama"]

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from bench.errors import InputError
 from bench.nn.backbone import TransformerEncoder, load_backbone
 from bench.nn.encoder_folder import export_encoder
 from bench.nn.half_precision import build_at_precision, cast_encoder, get_build_dtype
+from bench.nn.model_folder import resolve_folder
 from bench.nn.sentence_transformer import SentenceTransformerEncoder
 from tests.support.zoo import ZOO
 
@@ -56,3 +58,10 @@ def test_a_sentence_transformer_loaded_low_gives_the_vectors_of_a_cast(
     assert cast_encoder(lowered, "bf16") is lowered
     np.testing.assert_array_equal(lowered.encode(SENTENCES), cast_encoder(whole, "bf16").encode(SENTENCES))
     assert lowered.facts == whole.facts
+
+
+@pytest.mark.parametrize("reference", ["/nope", "./nope", "../nope", "~/nope", "owner/nope"])
+def test_a_download_is_advised_for_hub_names_alone(reference: str) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve_folder(reference, where="--methods")
+    assert (caught.value.hint is not None) is (reference == "owner/nope")

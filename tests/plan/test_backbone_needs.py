@@ -68,6 +68,9 @@ TWO_STEPS = " ".join(
         ("prompteol_cse[lora_rank=4]", "modernbert", "causal"),
         ("llm2vec[lora_rank=4]", "mamba", "both ways"),
         ("sup_prompteol_cse[lora_rank=4]", "t5", "causal"),
+        ("untrained[pooling=avg_last_two]", "opt-narrow", "one width"),
+        ("simcse[train_pooling=last,pooling=avg_first_last]", "opt-narrow", "one width"),
+        ("simcse[train_pooling=avg_first_last,pooling=avg]", "opt-narrow", "one width"),
     ],
 )
 @pytest.mark.parametrize("dry", [True, False])
@@ -78,8 +81,40 @@ def test_the_plan_refuses_a_backbone_without(
     error = refusal(cli, *line)
     assert NEEDS[what] in error
     assert backbone in error
-    assert "bench show hf:" in error
+    assert ("--backbone DIR of a decoder" if what == "causal" else "bench show hf:") in error
     assert not list(tmp_path.rglob("*.json"))  # refused before anything is trained
+
+
+def test_the_plan_refuses_a_decoders_prompt_on_an_encoder(cli: Cli, zoo: Callable[[str], Path]) -> None:
+    names = ("prompteol", "metaeol", "echo", "pretended_cot", "knowledge_enhancement", "token_prepending")
+    rows = [f"{name}:{zoo('bert')}" for name in names]
+    error = refusal(cli, *["run", "--seeds", "1", "--suite", "toy", "--dry-run", "--methods"], ",".join(rows))
+    assert f"{NEEDS['causal']}, which bert (bert) hasn't got" in error
+    assert all(error.count(name) == 1 for name in names)
+    assert "use hf:PATH for an encoder" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ("start=50,end=60", "start 50: the model has 2 layers"),
+        ("start=50,end=60,output_layer=-1", "start 50: the model has 2 layers; expected start from 0 to 1"),
+        ("start=1", "output_layer -2 is layer 0, counted from 0; expected start=0"),
+        ("start=2,end=1", "start 2 and end 1"),
+        ("output_layer=-3", "output_layer -3; expected -1 to -2"),
+        ("start=0", ""),
+        ("start=1,output_layer=-1", ""),
+    ],
+)
+def test_the_plan_refuses_layers_that_prepend_nothing(
+    cli: Cli, zoo: Callable[[str], Path], options: str, what: str
+) -> None:
+    row = f"token_prepending:{zoo('llama')}[{options}]"
+    line = ("run", "--seeds", "1", "--suite", "toy", "--dry-run", "--methods", row)
+    if what:
+        assert what in refusal(cli, *line)
+    else:
+        assert cli(*line)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 from bench.errors import InputError
 from bench.records import filesystem
-from bench.records.filesystem import create_folder_atomically, temporary_path, write_atomically
+from bench.records.filesystem import (
+    create_folder_atomically,
+    replace_folder,
+    temporary_path,
+    write_atomically,
+)
 from bench.records.record import RecordPlace
 from bench.records.store import ResultStore
 
@@ -99,6 +104,30 @@ def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
         (folder / "two").touch()
     paths = (path.relative_to(tmp_path / "a").as_posix() for path in tmp_path.glob("a/**/*"))
     assert sorted(paths) == ["b", "b/one", "c", "c/one"]
+
+
+def test_a_folder_is_replaced_whole_or_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    with replace_folder(path) as folder:
+        (folder / "old").touch()
+    with pytest.raises(FileNotFoundError), replace_folder(path) as folder:
+        (folder / "not" / "there").touch()
+    plain = Path.rename
+
+    def fail_to_replace(source: Path, target: Path) -> Path:
+        if target == path and (source / "new").exists():
+            raise OSError("full")
+        return plain(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", fail_to_replace)
+        with pytest.raises(OSError, match="full"), replace_folder(path) as folder:
+            (folder / "new").touch()
+    assert [entry.relative_to(tmp_path).as_posix() for entry in sorted(tmp_path.rglob("*"))] == ["a", "a/old"]
+    with replace_folder(path) as folder:
+        (folder / "new").touch()
+        assert (path / "old").exists()
+    assert [entry.relative_to(tmp_path).as_posix() for entry in sorted(tmp_path.rglob("*"))] == ["a", "a/new"]
 
 
 def test_temporary_names_are_made_in_one_place() -> None:
