@@ -105,7 +105,7 @@ def _list_costs(cell: Cell, profile: profiles.Profile) -> Iterator[tuple[str, st
     if sized is None or not isinstance(method, TrainedMethod):
         return
     if cost := estimate_stages(method.stages(dict(cell.options)), card, sized):
-        yield "weights", f"{cost.parameters / 1e6:,.1f} M, {cost.trained / 1e6:,.1f} M trained"
+        yield "weights", cost.format_weights()
         yield "memory", f"{cost.format_memory()} (arithmetic, float32)"
         yield "hours", f"{cost.format_hours()} (arithmetic, {SUSTAINED / 1e12:.0f} TFLOP/s)"
 
