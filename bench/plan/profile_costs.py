@@ -11,7 +11,7 @@ from bench.nn.tokens import CUDA_BATCH_TOKENS
 from bench.plan import cost_arithmetic
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import profile_options
-from bench.plan.cost_arithmetic import Architecture, StepMemory, read_architecture
+from bench.plan.cost_arithmetic import Architecture, StepMemory, count_adapters, read_architecture
 from bench.plan.untuned_rates import NO_SOURCE, describe_rate, is_untuned
 from bench.registry import METHODS, discover
 from bench.stages import PAIRS, StageSpec, TrainedMethod, planned_steps
@@ -27,6 +27,8 @@ DEV_TOKENS = 47_750
 """Of STS-B dev, 2,909 distinct sentences, in BERT's word pieces."""
 SHORT = 16
 """Mean tokens of an evaluated sentence."""
+RANK = 64
+"""Of the adapters that SimCSE trains in the profiles of decoders."""
 LIKE_SIMCSE = ("sub_encoder", "edfse_sub")
 """Stages of other names that train as SimCSE does."""
 _PASSES = 3  # of a row: forward, and a backward of two
@@ -191,6 +193,15 @@ def _find_card(stage: StageSpec, card: MethodCard) -> MethodCard:
     return METHODS.get(name).card if name in METHODS.names() else card
 
 
+def describe_adapters(
+    cost: TrainingCost, sized: Architecture, options: Mapping[str, OptionValue]
+) -> str | None:
+    """Return what adapters would train of a decoder whose weights are all trained; None otherwise."""
+    if sized.kind not in cost_arithmetic.DECODERS or options.get("lora_rank", 1) or not cost.encoders:
+        return None
+    return f"lora_rank={RANK} trains {cost.encoders * count_adapters(sized, RANK) / 1e6:,.0f} M"
+
+
 def describe_cell_rate(cell: Cell, profile: Profile) -> str:
     """Return where a row's rate comes from; see :func:`describe_rate`."""
     return describe_rate(cell.card.name, dict(cell.options), profile_options(cell.card, profile), profile)
@@ -210,12 +221,18 @@ def describe_untuned(cells: Iterable[Cell], profile: Profile) -> Iterator[str]:
 def describe_plan(cells: Iterable[Cell], sized: Architecture, sentences: int) -> str | None:
     """Return a line on what the rows take by arithmetic; None without training."""
     costs: dict[str, TrainingCost] = {}
+    whole: dict[str, str] = {}
     for cell in {cell.method: cell for cell in cells}.values():
         if cost := estimate_stages((stage.spec for stage in cell.stages), cell.card, sized, sentences):
             costs[cell.method] = cost
+            if adapters := describe_adapters(cost, sized, dict(cell.options)):
+                whole[cell.method] = adapters
     if not costs:
         return None
     row = max(costs, key=lambda name: costs[name].memory)
     hours = sum(cost.hours for cost in costs.values())
     parts = f"{costs[row].parameters / 1e6:,.1f} M weights, at most {costs[row].format_memory()} ({row})"
-    return f"by arithmetic, in float32: {parts}; {hours:.1f} H200 hours a seed of all rows"
+    text = f"by arithmetic, in float32: {parts}; {hours:.1f} H200 hours a seed of all rows"
+    if whole:
+        text += f"; all weights are trained by {', '.join(whole)}: {next(iter(whole.values()))}"
+    return text
