@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from bench import nn
-from bench.baselines.metaeol import PROMPTS
+from bench.baselines.metaeol import COST, PROMPTS
 from bench.baselines.pretended_cot import KNOWLEDGE, OUTPUT_LAYER, PRETENDED_COT
 from bench.baselines.prompteol import FORM, PROMPT_DEVIATIONS, RELEASED_FORM, PromptEol
 from bench.encoder import Encoder
 from bench.errors import BenchError
-from bench.method_card import BuildContext, Option
+from bench.method_card import BuildContext, Option, OptionValue
 from bench.registry import add_method
 
 _PROMPTS = {
@@ -62,6 +64,11 @@ class TokenPrepending(PromptEol):
         ),
         deterministic=False,
     )
+
+    @staticmethod
+    def folder_note(folder: Path, options: Mapping[str, OptionValue]) -> str:
+        """Return the dry run's note on the time that several prompts take."""
+        return COST if len(_PROMPTS[str(options["prompt"])]) > 1 else ""
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder; its seed draws the placeholder's vector."""
