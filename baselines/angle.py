@@ -7,7 +7,7 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.lazy import torch
-from bench.method_card import FIRST_TOKEN, SUPERVISED, MethodCard, Need, Option
+from bench.method_card import FIRST_TOKEN, SUPERVISED, HeldEncoder, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.encoder_options import ENCODER_OPTIONS
@@ -80,6 +80,7 @@ class AnglE(TrainedOnPairs):
         cites=("li-li-2024-aoe",),
         tags=("labelled pairs", "angles"),
         passes=9.0,
+        encoders=(HeldEncoder(views=3, returned=True),),
         kind=SUPERVISED,
         summary="AnglE: labelled triplets by contrast and by an angle in complex space",
         version=1,

@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from bench import losses, nn, training
-from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
+from bench.method_card import (
+    AVERAGE,
+    DROPOUT,
+    ONE_ENCODER,
+    HeldEncoder,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.registry import add_method
 from bench.stages import TRAIN, StageContext, StageSpec, paired
 from bench.training.encoder_options import ENCODER_OPTIONS
@@ -28,6 +37,7 @@ class BSL(TrainedOnce):
         cites=("zhang-etal-2021-bootstrapped",),
         tags=("target network",),
         passes=8.2,
+        encoders=(*ONE_ENCODER, HeldEncoder(AVERAGE, views=0)),
         kind="baseline",
         summary="BYOL for sentences: no negatives, a moving-average target, pairs by back-translation",
         version=2,

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench import losses, nn, training
 from bench.lazy import torch
-from bench.method_card import DROPOUT, MethodCard, Need, Option
+from bench.method_card import DROPOUT, HeldEncoder, MethodCard, Need, Option
 from bench.registry import add_method
 from bench.stages import StageContext
 from bench.training.encoder_options import ENCODER_OPTIONS
@@ -143,6 +143,7 @@ class CT(Tension):
         cites=("carlsson-etal-2021-semantic",),
         tags=("two towers",),
         passes=3.2,
+        encoders=(HeldEncoder(views=16 / 30, returned=True), HeldEncoder(views=16 / 30)),
         kind="baseline",
         summary="contrastive tension: two encoders whose dot product tells equal sentences from two",
         version=1,
@@ -204,6 +205,7 @@ class CTBatch(Tension):
         cites=("carlsson-etal-2021-semantic",),
         tags=("two towers", "dropout views"),
         passes=6.0,
+        encoders=(HeldEncoder(views=1, returned=True), HeldEncoder(views=1)),
         kind="baseline",
         summary="contrastive tension with in-batch negatives: InfoNCE between two encoders, both directions",
         version=1,

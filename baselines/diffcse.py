@@ -10,7 +10,16 @@ from typing import Any, ClassVar, NamedTuple
 from bench import losses, nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import LAYERS, MASKED_LM, MethodCard, Need, Option, OptionValue
+from bench.method_card import (
+    LAYERS,
+    MASKED_LM,
+    ONE_ENCODER,
+    HeldEncoder,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import PROMPTLESS, check_train_pooling
@@ -205,6 +214,7 @@ class DiffCSE(TrainedOnce):
         cites=("chuang-etal-2022-diffcse",),
         tags=("dropout views", "replaced tokens"),
         passes=13.6,
+        encoders=(*ONE_ENCODER, HeldEncoder()),
         kind="baseline",
         summary="DiffCSE: SimCSE and replaced-token detection conditioned on the sentence vector",
         version=1,

@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 from bench import losses, nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
+from bench.method_card import (
+    AVERAGE,
+    FIRST_TOKEN,
+    ONE_ENCODER,
+    HeldEncoder,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import PROMPTLESS, check_train_pooling, refuse_lora
@@ -103,6 +112,7 @@ class ESimCSE(TrainedOnce):
         cites=("wu-etal-2022-esimcse",),
         tags=("repeated words", "queue"),
         passes=8.6,
+        encoders=(*ONE_ENCODER, HeldEncoder(AVERAGE, views=0, unless=(("queue", 0),))),
         kind="baseline",
         summary="SimCSE with repeated subwords in the positive and a momentum queue of negatives",
         version=1,

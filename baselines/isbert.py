@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bench import nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import MethodCard, Option, OptionValue
+from bench.method_card import HeldEncoder, MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import ENCODER_OPTIONS, OWN_POOLING, check_train_pooling, refuse_lora
@@ -85,6 +85,7 @@ class ISBERT(TrainedOnce):
         cites=("zhang-etal-2020-unsupervised",),
         tags=("mutual information", "n-grams"),
         passes=3.0,
+        encoders=(HeldEncoder(views=1, returned=True),),
         kind="baseline",
         summary="IS-BERT: mutual information between a sentence and its n-gram features",
         version=1,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from bench import nn
 from bench.baselines.pretended_cot import OUTPUT_LAYER
 from bench.baselines.prompteol import FORM, PROMPT_DEVIATIONS, RELEASED_FORM, PromptEol
 from bench.encoder import Encoder
 from bench.errors import BenchError
-from bench.method_card import BuildContext
+from bench.method_card import BuildContext, OptionValue
 from bench.registry import add_method
 
 PROMPTS = (
@@ -41,6 +43,8 @@ PROMPTS = (
     '"{sentence}" highlights the primary entity or relation in one word:"',
 )
 """Released prompts: two each of classification, sentiment, similarity and information extraction."""
+COST = f"encodes {len(PROMPTS)} long prompts a sentence, 20 to 30 times as slow as one short prompt"
+"""The dry run's note of a method that reads all of them."""
 
 
 @add_method
@@ -64,6 +68,11 @@ class MetaEol(PromptEol):
         options=(FORM, replace(OUTPUT_LAYER, default=-1)),
         deviations=PROMPT_DEVIATIONS,
     )
+
+    @staticmethod
+    def folder_note(folder: Path, options: Mapping[str, OptionValue]) -> str:
+        """Return the dry run's note on the time that the prompts take."""
+        return COST
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder."""

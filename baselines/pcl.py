@@ -11,7 +11,15 @@ from bench import losses, nn, training
 from bench.baselines.rankcse import off_diagonal
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import FIRST_TOKEN, MethodCard, Need, Option, OptionValue
+from bench.method_card import (
+    FIRST_TOKEN,
+    FROZEN,
+    HeldEncoder,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import PROMPTLESS, check_train_pooling
@@ -166,6 +174,11 @@ class PCL(TrainedOnce):
         cites=("wu-etal-2022-pcl",),
         tags=("edited views", "peers"),
         passes=60.0,
+        encoders=(
+            HeldEncoder(views=10, returned=True),
+            HeldEncoder(views=10, when=(("peer_coop", True), ("fix_peer", False))),
+            HeldEncoder(FROZEN, views=0, when=(("peer_coop", True), ("fix_peer", True))),
+        ),
         kind="baseline",
         summary="two encoders on groups of edited views: group contrast, and each other's similarities",
         version=1,

@@ -9,7 +9,7 @@ from typing import Any
 from bench import nn, training
 from bench.baselines.simcse import SimCSEObjective
 from bench.errors import InputError
-from bench.method_card import MethodCard, Option, OptionValue
+from bench.method_card import FROZEN, HeldEncoder, MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import refuse_lora
@@ -30,6 +30,7 @@ class PromCSE(TrainedOnce):
         cites=("jiang-etal-2022-improved",),
         tags=("dropout views", "deep prompts"),
         passes=4.0,
+        encoders=(HeldEncoder(FROZEN, returned=True),),
         kind="baseline",
         summary="SimCSE that trains deep soft prompts around a frozen encoder",
         version=1,

@@ -12,7 +12,7 @@ from bench import losses, nn, training
 from bench.baselines.promptbert import PROMPT_POOLING_OPTION, PromptedMethod, train_prompted
 from bench.errors import BenchError
 from bench.lazy import torch
-from bench.method_card import MASK_TOKEN, MethodCard, Need, Option, OptionValue
+from bench.method_card import MASK_TOKEN, HeldEncoder, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import ENCODER_OPTIONS
@@ -101,6 +101,7 @@ class SNCSE(PromptedMethod):
         cites=("wang-dou-2023-sncse",),
         tags=("prompts", "negated sentences"),
         passes=9.0,
+        encoders=(HeldEncoder(views=3, returned=True),),
         kind="baseline",
         summary="SNCSE: prompted mask states and negated sentences as soft negatives",
         version=1,

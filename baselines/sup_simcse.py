@@ -9,7 +9,7 @@ from typing import Any
 from bench import losses, nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import POOLER_LAYER, SUPERVISED, MethodCard, Need, Option, OptionValue
+from bench.method_card import POOLER_LAYER, SUPERVISED, HeldEncoder, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import ENCODER_OPTIONS, check_train_pooling, refuse_lora
@@ -64,6 +64,7 @@ class SupSimCSE(TrainedOnPairs):
         tags=("labelled pairs",),
         known_as=(("syncse", "sup_simcse with --pairs FILE (SynCSE's data, not its method)"),),
         passes=9.0,
+        encoders=(HeldEncoder(views=3, returned=True),),
         kind=SUPERVISED,
         summary="supervised SimCSE: labelled positives and hard negatives, the head kept",
         version=1,

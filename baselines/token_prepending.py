@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bench import nn
-from bench.baselines.metaeol import PROMPTS
+from bench.baselines.metaeol import COST, PROMPTS
 from bench.baselines.pretended_cot import KNOWLEDGE, OUTPUT_LAYER, PRETENDED_COT
 from bench.baselines.prompteol import FORM, PROMPT_DEVIATIONS, RELEASED_FORM, PromptEol
 from bench.encoder import Encoder
@@ -70,6 +71,11 @@ class TokenPrepending(PromptEol):
         if facts.causal and facts.layers is not None:
             start, end, layer = (int(options[name]) for name in ("start", "end", "output_layer"))
             nn.check_prepended_layers(start, end, layer, facts.layers)
+
+    @staticmethod
+    def folder_note(folder: Path, options: Mapping[str, OptionValue]) -> str:
+        """Return the dry run's note on the time that several prompts take."""
+        return COST if len(_PROMPTS[str(options["prompt"])]) > 1 else ""
 
     def build(self, context: BuildContext) -> Encoder:
         """Return the encoder; its seed draws the placeholder's vector."""

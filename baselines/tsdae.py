@@ -10,7 +10,16 @@ from bench import losses, nn, training
 from bench.baselines.denosent import load_tied_head
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import DECODING, FIRST_TOKEN, MLM_HEAD, MethodCard, Need, Option, OptionValue
+from bench.method_card import (
+    DECODING,
+    FIRST_TOKEN,
+    MLM_HEAD,
+    HeldEncoder,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import PROMPTLESS, check_train_pooling
@@ -81,6 +90,11 @@ class TSDAE(TrainedOnce):
         cites=("wang-etal-2021-tsdae",),
         tags=("decoder", "deletion"),
         passes=5.4,
+        encoders=(
+            HeldEncoder(returned=True, when=(("tied", True),)),
+            HeldEncoder(views=1, returned=True, when=(("tied", False),)),
+            HeldEncoder(views=1, when=(("tied", False),)),
+        ),
         kind="baseline",
         summary="TSDAE: a decoder of the encoder's weights restores a sentence from a vector of its remains",
         version=1,

@@ -9,7 +9,7 @@ from typing import Any
 from bench import losses, nn, training
 from bench.errors import InputError
 from bench.lazy import torch
-from bench.method_card import MethodCard, Option, OptionValue
+from bench.method_card import HeldEncoder, MethodCard, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import PROMPTLESS, check_train_pooling
@@ -88,6 +88,7 @@ class WhitenedCSE(TrainedOnce):
         cites=("zhuo-etal-2023-whitenedcse",),
         tags=("dropout views", "whitening"),
         passes=9.0,
+        encoders=(HeldEncoder(views=3, returned=True),),
         kind="baseline",
         summary="SimCSE with shuffled group whitening in the training head and several positives",
         version=1,

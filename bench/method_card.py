@@ -152,6 +152,41 @@ class Need:
         return not self.option or (options.get(self.option) in self.values) != self.unless
 
 
+TRAINED, FROZEN, AVERAGE = "trained", "frozen", "average"
+"""States of an encoder in training: with gradients, constant, or the moving average of another one."""
+
+
+@dataclass(frozen=True)
+class HeldEncoder:
+    """An encoder of the backbone's size that training holds: only its memory depends on this, no key.
+
+    Args:
+        state: TRAINED, FROZEN or AVERAGE.
+        views: Rows of a sentence of which it keeps activations for the backward pass, at the card's defaults.
+        returned: Whether the result has it, so that dev evaluations encode with it.
+        when: Options that must have these values for it, all of them.
+        unless: Options that remove it with these values, any of them.
+    """
+
+    state: str = TRAINED
+    views: float = 2.0
+    returned: bool = False
+    when: tuple[tuple[str, OptionValue], ...] = ()
+    unless: tuple[tuple[str, OptionValue], ...] = ()
+
+    def holds(self, options: Mapping[str, OptionValue]) -> bool:
+        """Return whether a training with these options has it.
+
+        >>> HeldEncoder(when=(("tied", False),)).holds({"tied": True})
+        False
+        """
+        removed = any(name in options and options[name] == value for name, value in self.unless)
+        return not removed and all(name in options and options[name] == value for name, value in self.when)
+
+
+ONE_ENCODER = (HeldEncoder(returned=True),)
+
+
 @dataclass(frozen=True)
 class MethodCard:
     """Identity, sources and options of a method.
@@ -177,7 +212,8 @@ class MethodCard:
     on padding. scores_pairs: True for a scorer of pairs without vectors, which mteb can't measure.
     auxiliaries: Options that name a further model for training: a folder, a hub name in the local cache, or
     "backbone". The model's hash is part of all keys. needs: Requirements for a backbone besides states of
-    every token; those of ``pooling`` are built in.
+    every token; those of ``pooling`` are built in. encoders: Those that its training holds, the first one its
+    own; teachers, which are other methods, come on top.
     """
 
     name: str
@@ -209,6 +245,7 @@ class MethodCard:
     scores_pairs: bool = False
     auxiliaries: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
+    encoders: tuple[HeldEncoder, ...] = ONE_ENCODER
 
     @property
     def stands_alone(self) -> bool:
@@ -281,6 +318,15 @@ _OPTION = Block(
 )
 _TEXTS = dict.fromkeys(("what", "option", "of", "instead"), is_text)
 _NEED = Block({**_TEXTS, "values": ListOf(is_option_value), "unless": is_boolean})
+_SETTING = ListOf(ListOf(is_option_value, least=2))
+_ENCODER = Block(
+    {
+        "state": is_text,
+        "views": is_number,
+        "returned": is_boolean,
+        **dict.fromkeys(("when", "unless"), _SETTING),
+    }
+)
 _CARD = Block(
     {
         **dict.fromkeys(("kind", "summary", "printed", "family", "adds", "instead"), is_text),
@@ -295,6 +341,7 @@ _CARD = Block(
         "short_option": Maybe(is_text),
         **dict.fromkeys(("published_names", "known_as"), ListOf(ListOf(is_text, least=2))),
         "needs": ListOf(_NEED),
+        "encoders": ListOf(_ENCODER, least=1),
     }
 )
 
@@ -317,6 +364,13 @@ def check_card(method: object) -> None:
     for need in card.needs:
         if need.what not in NEEDS:
             raise not_one_of(f"the card of {name} needs '{need.what}'", need.what, NEEDS)
+    for held in card.encoders:
+        if held.state not in (TRAINED, FROZEN, AVERAGE):
+            raise not_one_of(
+                f"the card of {name} holds an encoder in the state '{held.state}'",
+                held.state,
+                (TRAINED, FROZEN, AVERAGE),
+            )
 
 
 def check_name(card: MethodCard, kind: str) -> None:
@@ -330,6 +384,6 @@ def check_name(card: MethodCard, kind: str) -> None:
 
 def _convert_to_json(value: Any) -> Any:
     """Return a card, an option or a tuple of them as mappings and lists."""
-    if isinstance(value, MethodCard | Option | Need):
+    if isinstance(value, MethodCard | Option | Need | HeldEncoder):
         return {name: _convert_to_json(entry) for name, entry in vars(value).items()}
     return [_convert_to_json(entry) for entry in value] if isinstance(value, tuple | list) else value

@@ -27,7 +27,7 @@ def table() -> str:
 
 def _describe(profile: Profile) -> tuple[str, ...]:
     options, cost = profile_options(discover().get(_METHOD).card, profile), _estimate(profile)
-    chunked = _estimate(profile, chunk=64, checkpoint_layers=False)
+    chunked = _estimate(profile, chunk=64)
     whole = _estimate(profile, lora_rank=0, lora_dropout=0.0, checkpoint_layers=False)
     settings = f"{options['batch_size']}, {options['lr']:g}"
     settings += f", rank {options['lora_rank']}" if options["lora_rank"] else ""

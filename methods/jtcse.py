@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench import nn
-from bench.method_card import LAYERS, MethodCard, Need, Option, OptionValue
+from bench.method_card import LAYERS, ONE_ENCODER, MethodCard, Need, Option, OptionValue
 from bench.methods.distill import register_derived_methods
 from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
@@ -30,6 +30,7 @@ class JTCSE(Twin):
         cites=("zong-etal-2025-jtcse",),
         tags=("two towers", "translated text", "tensor norms", "cross-attention"),
         passes=12.1,
+        encoders=2 * ONE_ENCODER,
         kind="method",
         summary="TNCSE with cross-attention layers: each tower's attention also weights the other's values",
         version=1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.method_card import MethodCard
+from bench.method_card import ONE_ENCODER, MethodCard
 from bench.methods.distill import register_derived_methods
 from bench.methods.twin import JOINT_OPTIONS, TWIN_DEVIATIONS, TWIN_NEEDS, Twin, sub_options
 from bench.registry import add_method
@@ -23,6 +23,7 @@ class TNCSE(Twin):
         cites=("zong-etal-2025-tncse",),
         tags=("two towers", "translated text", "tensor norms"),
         passes=12.0,
+        encoders=2 * ONE_ENCODER,
         kind="method",
         summary="two SimCSE towers on two translations, trained together with a tensor-norm loss",
         version=1,

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench import losses, nn, training
-from bench.method_card import DROPOUT, MethodCard, Need, Option, OptionValue
+from bench.method_card import (
+    AVERAGE,
+    DROPOUT,
+    ONE_ENCODER,
+    HeldEncoder,
+    MethodCard,
+    Need,
+    Option,
+    OptionValue,
+)
 from bench.registry import METHODS
 from bench.stages import StageContext, StageSpec
 from bench.training.encoder_options import ENCODER_OPTIONS, OWN_POOLING, TRAIN_POOLINGS, find_train_pooling
@@ -61,6 +70,10 @@ class Unsee(TrainedOnce):
             cites=("cagatan-2024-unsee", _CITES[objective]),
             tags=("target network",),
             passes=8.2 if objective in ("byol", "vicreg") else 8.3,
+            encoders=(
+                *ONE_ENCODER,
+                HeldEncoder(AVERAGE, views=0, unless=(("architecture", "projection"),)),
+            ),
             kind="method",
             summary=f"UNSEE: no negatives, a moving-average target, the {objective} objective",
             version=1,

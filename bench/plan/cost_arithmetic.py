@@ -8,8 +8,8 @@ from typing import Any
 
 FLOAT = 4
 """Bytes of a float32 number."""
-ADAMW = 16
-"""Bytes of a trained float32 weight: itself, its gradient, AdamW's two states."""
+STATES = {"adamw": 2, "rmsprop": 1}
+"""Float32 numbers that an optimiser keeps of a weight."""
 BERTS = ("bert", "roberta")
 DECODERS = ("qwen3", "llama")
 KINDS = (*BERTS, "modernbert", "deberta-v2", *DECODERS)
@@ -150,6 +150,7 @@ class StepMemory:
         lora_rank: Rank of the adapters; 0: all weights are trained.
         lora_dropout: Whether their input has dropout.
         lora_bf16: Whether the frozen weights have 16 bits.
+        optimizer: One of :data:`STATES`.
     """
 
     length: int
@@ -159,6 +160,7 @@ class StepMemory:
     lora_rank: int = 0
     lora_dropout: bool = False
     lora_bf16: bool = False
+    optimizer: str = "adamw"
 
 
 def count_trained(sized: Architecture, step: StepMemory) -> int:
@@ -167,10 +169,21 @@ def count_trained(sized: Architecture, step: StepMemory) -> int:
 
 
 def weight_bytes(sized: Architecture, step: StepMemory) -> int:
-    """Return the bytes of weights, gradients and AdamW's states."""
+    """Return the bytes of weights, gradients and the optimiser's states."""
     trained = count_trained(sized, step)
     frozen = count_parameters(sized) if step.lora_rank else 0
-    return ADAMW * trained + (FLOAT // 2 if step.lora_bf16 else FLOAT) * frozen
+    each = FLOAT * (2 + STATES[step.optimizer])  # itself, its gradient, its states
+    return each * trained + (FLOAT // 2 if step.lora_bf16 else FLOAT) * frozen
+
+
+def frozen_bytes(sized: Architecture) -> int:
+    """Return the bytes of an encoder without gradients in float32."""
+    return FLOAT * count_parameters(sized)
+
+
+def average_bytes(sized: Architecture, step: StepMemory) -> int:
+    """Return the bytes of an encoder's moving average, which shares frozen weights below adapters."""
+    return FLOAT * count_trained(sized, step)
 
 
 def layer_numbers(sized: Architecture, step: StepMemory, rows: int) -> float:

@@ -15,7 +15,8 @@ from bench.plan import cell_expansion
 from bench.plan.cell import Cell
 from bench.plan.cost_arithmetic import read_architecture
 from bench.plan.job import MATCHED
-from bench.plan.profile_costs import SUSTAINED, describe_cell_rate, estimate_stages
+from bench.plan.profile_costs import SUSTAINED, describe_adapters, describe_cell_rate, estimate_stages
+from bench.plan.profile_needs import describe_unmet_needs
 from bench.registry import METHODS
 from bench.stages import PAIRS, TRAIN, StageSpec, TrainedMethod, planned_sentences, planned_steps
 
@@ -97,15 +98,20 @@ def _list_facts(
 
 
 def _list_costs(cell: Cell, profile: profiles.Profile) -> Iterator[tuple[str, str]]:
-    """Yield the source of the rate, and what the training takes, where the profile states them."""
+    """Yield the rate's source and the training's costs by the profile, or the need that it can't meet."""
     card = cell.card
+    options = dict(cell.options)
+    if unmet := describe_unmet_needs(card, options, profile):
+        yield "can't run", unmet
+        return
     if rate := describe_cell_rate(cell, profile):
         yield "rate", rate
     sized, method = read_architecture(profile.architecture), METHODS.get(card.name)
     if sized is None or not isinstance(method, TrainedMethod):
         return
-    if cost := estimate_stages(method.stages(dict(cell.options)), card, sized):
-        yield "weights", f"{cost.parameters / 1e6:,.1f} M, {cost.trained / 1e6:,.1f} M trained"
+    if cost := estimate_stages(method.stages(options), card, sized):
+        adapters = describe_adapters(cost, sized, options)
+        yield "weights", "; ".join(filter(None, (cost.format_weights(), adapters)))
         yield "memory", f"{cost.format_memory()} (arithmetic, float32)"
         yield "hours", f"{cost.format_hours()} (arithmetic, {SUSTAINED / 1e12:.0f} TFLOP/s)"
 

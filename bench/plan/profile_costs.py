@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from bench.config.profiles import Profile
-from bench.method_card import MethodCard, OptionValue
+from bench.method_card import FROZEN, TRAINED, HeldEncoder, MethodCard, OptionValue
 from bench.nn.tokens import CUDA_BATCH_TOKENS
 from bench.plan import cost_arithmetic
 from bench.plan.cell import Cell
 from bench.plan.cell_expansion import profile_options
-from bench.plan.cost_arithmetic import Architecture, StepMemory, read_architecture
+from bench.plan.cost_arithmetic import Architecture, StepMemory, count_adapters, read_architecture
 from bench.plan.untuned_rates import NO_SOURCE, describe_rate, is_untuned
 from bench.registry import METHODS, discover
 from bench.stages import PAIRS, StageSpec, TrainedMethod, planned_steps
 
+OPTIMIZERS = {"adamw": "AdamW", "rmsprop": "RMSprop"}
+"""Optimisers in words."""
 SENTENCES = 1_000_000
 LABELLED = 275_601
 """Triplets of SimCSE's NLI file."""
@@ -25,10 +27,10 @@ DEV_TOKENS = 47_750
 """Of STS-B dev, 2,909 distinct sentences, in BERT's word pieces."""
 SHORT = 16
 """Mean tokens of an evaluated sentence."""
+RANK = 64
+"""Of the adapters that SimCSE trains in the profiles of decoders."""
 LIKE_SIMCSE = ("sub_encoder", "edfse_sub")
 """Stages of other names that train as SimCSE does."""
-VIEWS = 2
-"""Rows of a sentence that a step encodes with a gradient."""
 _PASSES = 3  # of a row: forward, and a backward of two
 _GIB = 2**30
 
@@ -39,10 +41,13 @@ class TrainingCost:
 
     Args:
         parameters: Weights of the backbone.
-        trained: Those that are trained, or the adapters' weights.
-        state: Bytes of weights, gradients and AdamW's states, of the largest stage.
+        trained: Those that are trained, of all encoders, or the adapters' weights.
+        state: Bytes of weights, gradients and the optimiser's states, of the largest stage.
         activations: Bytes of activations of that stage, or of evaluation if that is more.
         hours: Hours of one H200 for a seed; 0 where the passes of a stage are unknown.
+        encoders: Encoders that the stage trains.
+        copies: Frozen encoders, moving averages and teachers that it holds.
+        optimizer: Its optimiser, a key of :data:`OPTIMIZERS`.
     """
 
     parameters: int
@@ -50,6 +55,9 @@ class TrainingCost:
     state: float
     activations: float
     hours: float
+    encoders: int = 1
+    copies: int = 0
+    optimizer: str = "adamw"
 
     @property
     def memory(self) -> float:
@@ -58,8 +66,19 @@ class TrainingCost:
 
     def format_memory(self) -> str:
         """Return memory in words."""
-        parts = f"{self.state / _GIB:.1f} of weights, gradients and AdamW"
+        parts = f"{self.state / _GIB:.1f} of weights, gradients and {OPTIMIZERS[self.optimizer]}"
         return f"{self.memory / _GIB:.1f} GiB: {parts}, {self.activations / _GIB:.1f} of activations"
+
+    def format_weights(self) -> str:
+        """Return the weights and encoders in words."""
+        if not self.encoders:
+            return f"{self.parameters / 1e6:,.1f} M, all frozen besides what the method adds"
+        text = f"{self.parameters / 1e6:,.1f} M, {self.trained / 1e6:,.1f} M trained"
+        if self.encoders > 1:
+            text += f" in {self.encoders} encoders"
+        if self.copies:
+            text += f", {self.copies} cop{'y' if self.copies == 1 else 'ies'} without gradients"
+        return text
 
     def format_hours(self) -> str:
         """Return hours in words, "?" where they are unknown."""
@@ -70,13 +89,15 @@ def estimate_stages(
     stages: Iterable[StageSpec], card: MethodCard, sized: Architecture, sentences: int = SENTENCES
 ) -> TrainingCost | None:
     """Return what the training stages of a method take; None without stages that have steps."""
-    costs = [_estimate_stage(stage, card, sized, sentences) for stage in stages if _has_steps(stage)]
+    given = list(stages)
+    roles = {stage.role for stage in given}
+    costs = [_estimate_stage(stage, card, sized, sentences, roles) for stage in given if _has_steps(stage)]
     if not costs:
         return None
     largest = max(costs, key=lambda cost: cost.memory)
     known = all(cost.hours for cost in costs)
     hours = sum(cost.hours for cost in costs) if known else 0.0
-    return TrainingCost(largest.parameters, largest.trained, largest.state, largest.activations, hours)
+    return replace(largest, hours=hours)
 
 
 def estimate_method(name: str, profile: Profile) -> TrainingCost | None:
@@ -92,12 +113,18 @@ def _has_steps(stage: StageSpec) -> bool:
     return {"steps", "epochs", "batch_size", "max_length"} <= dict(stage.config).keys()
 
 
-def _estimate_stage(stage: StageSpec, card: MethodCard, sized: Architecture, sentences: int) -> TrainingCost:
+def _estimate_stage(
+    stage: StageSpec, card: MethodCard, sized: Architecture, sentences: int, roles: Collection[str]
+) -> TrainingCost:
     config = dict(stage.config)
     step = _read_step(config)
-    towers = 2 if stage.role == "joint" else 1
-    state = towers * cost_arithmetic.weight_bytes(sized, step)
-    held = towers * cost_arithmetic.activation_bytes(sized, step)
+    encoders = [held for held in _find_card(stage, card).encoders if held.holds(config)]
+    trained = sum(held.state == TRAINED for held in encoders)
+    towers = sum(held.returned for held in encoders)
+    teachers = sum(role not in roles for role in stage.inputs)  # other methods, by the roles of members
+    state = sum(_held_bytes(held, sized, step) for held in encoders)
+    state += teachers * cost_arithmetic.frozen_bytes(sized)
+    kept = sum(_activation_bytes(held, sized, step, int(config["batch_size"])) for held in encoders)
     evaluated = towers * cost_arithmetic.evaluation_bytes(sized, CUDA_BATCH_TOKENS)
     count = LABELLED if stage.text == PAIRS else sentences
     steps = planned_steps(config, count)
@@ -108,20 +135,43 @@ def _estimate_stage(stage: StageSpec, card: MethodCard, sized: Architecture, sen
     dev = DEV_TOKENS * cost_arithmetic.token_operations(sized, SHORT)
     evaluations = steps // int(config["eval_every"]) if config.get("eval_every") else 0
     hours = (training + towers * evaluations * dev) / SUSTAINED / 3600 if training else 0.0
-    trained = cost_arithmetic.count_trained(sized, step)
-    return TrainingCost(cost_arithmetic.count_parameters(sized), trained, state, max(held, evaluated), hours)
+    return TrainingCost(
+        cost_arithmetic.count_parameters(sized),
+        trained * cost_arithmetic.count_trained(sized, step),
+        state,
+        max(kept, evaluated),
+        hours,
+        trained,
+        len(encoders) - trained + teachers,
+        step.optimizer,
+    )
+
+
+def _activation_bytes(held: HeldEncoder, sized: Architecture, step: StepMemory, batch: int) -> float:
+    """Return the bytes that an encoder keeps of a batch's rows."""
+    return cost_arithmetic.activation_bytes(sized, replace(step, rows=round(held.views * batch)))
+
+
+def _held_bytes(held: HeldEncoder, sized: Architecture, step: StepMemory) -> int:
+    """Return the bytes of an encoder's weights, and where it is trained of their gradients and states."""
+    if held.state == TRAINED:
+        return cost_arithmetic.weight_bytes(sized, step)
+    if held.state == FROZEN:
+        return cost_arithmetic.frozen_bytes(sized)
+    return cost_arithmetic.average_bytes(sized, step)
 
 
 def _read_step(config: Mapping[str, OptionValue]) -> StepMemory:
     """Return what a step holds, of the options that its stage has."""
     return StepMemory(
         int(config["max_length"]),
-        VIEWS * int(config["batch_size"]),
+        int(config["batch_size"]),
         int(config.get("chunk", 0)),
         bool(config.get("checkpoint_layers", False)),
         int(config.get("lora_rank", 0)),
         bool(config.get("lora_dropout", 0)),
         config.get("lora_base") == "bf16",
+        str(config.get("optimizer", "adamw")),
     )
 
 
@@ -131,11 +181,25 @@ def _count_passes(stage: StageSpec, card: MethodCard, step: StepMemory) -> float
     Frozen weights need no gradient, one of a row's three passes. Chunks and layers that are computed again
     take a forward pass more.
     """
-    name = "simcse" if stage.kind in LIKE_SIMCSE else stage.kind
-    stated = METHODS.get(name).card.passes if name in METHODS.names() else card.passes
+    stated = _find_card(stage, card).passes
     spared = 1 if step.lora_rank else 0
     again = bool(step.chunk) + step.checkpoint_layers
     return stated * (_PASSES - spared + again) / _PASSES
+
+
+def _find_card(stage: StageSpec, card: MethodCard) -> MethodCard:
+    """Return the card of the method that a stage trains as; the given one for kinds without a method."""
+    name = "simcse" if stage.kind in LIKE_SIMCSE else stage.kind
+    return METHODS.get(name).card if name in METHODS.names() else card
+
+
+def describe_adapters(
+    cost: TrainingCost, sized: Architecture, options: Mapping[str, OptionValue]
+) -> str | None:
+    """Return what adapters would train of a decoder whose weights are all trained; None otherwise."""
+    if sized.kind not in cost_arithmetic.DECODERS or options.get("lora_rank", 1) or not cost.encoders:
+        return None
+    return f"lora_rank={RANK} trains {cost.encoders * count_adapters(sized, RANK) / 1e6:,.0f} M"
 
 
 def describe_cell_rate(cell: Cell, profile: Profile) -> str:
@@ -157,12 +221,18 @@ def describe_untuned(cells: Iterable[Cell], profile: Profile) -> Iterator[str]:
 def describe_plan(cells: Iterable[Cell], sized: Architecture, sentences: int) -> str | None:
     """Return a line on what the rows take by arithmetic; None without training."""
     costs: dict[str, TrainingCost] = {}
+    whole: dict[str, str] = {}
     for cell in {cell.method: cell for cell in cells}.values():
         if cost := estimate_stages((stage.spec for stage in cell.stages), cell.card, sized, sentences):
             costs[cell.method] = cost
+            if adapters := describe_adapters(cost, sized, dict(cell.options)):
+                whole[cell.method] = adapters
     if not costs:
         return None
     row = max(costs, key=lambda name: costs[name].memory)
     hours = sum(cost.hours for cost in costs.values())
     parts = f"{costs[row].parameters / 1e6:,.1f} M weights, at most {costs[row].format_memory()} ({row})"
-    return f"by arithmetic, in float32: {parts}; {hours:.1f} H200 hours a seed of all rows"
+    text = f"by arithmetic, in float32: {parts}; {hours:.1f} H200 hours a seed of all rows"
+    if whole:
+        text += f"; all weights are trained by {', '.join(whole)}: {next(iter(whole.values()))}"
+    return text

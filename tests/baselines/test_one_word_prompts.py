@@ -16,6 +16,7 @@ from bench.method_card import BuildContext, OptionValue
 from bench.nn.two_phase_encoding import embed_prepared, prepare_sentences
 from bench.registry import discover
 from tests.support.architectures import tiny
+from tests.support.cli import Cli
 from tests.support.training import options_of
 
 SENTENCES = ["A dog runs", 'She said "why?"', "Is it so?", "", "Two children are singing a song.", "a"]
@@ -228,3 +229,21 @@ def test_a_model_stays_as_it_was(folders: dict[str, Path]) -> None:
             PrependedEncoder(loaded, [template], start=start, end=60, seed=1, layer=layer)
     with pytest.raises(InputError, match="start 2 and end 2"):
         PrependedEncoder(loaded, [template], start=2, end=2, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "slow"),
+    [
+        ("metaeol:{}", True),
+        ("token_prepending:{}[prompt=metaeol]", True),
+        ("token_prepending:{}", False),
+        ("prompteol:{}", False),
+    ],
+)
+def test_a_dry_run_says_that_eight_prompts_take_long(
+    cli: Cli, folders: dict[str, Path], method: str, slow: bool
+) -> None:
+    rows = ("--methods", method.format(folders["llama"]), "--seeds", "1")
+    code, out, err = cli("run", *rows, "--suite", "toy", "--dry-run", as_is=True)
+    assert code == 0, err
+    assert ("20 to 30 times" in out) == slow

@@ -91,6 +91,8 @@ def run_stand_in(
     assert not missing_facts(err, f"untuned in profile {profile}:") or profile in RATES
     if "--dry-run" in more:
         assert not missing_facts(out, "by arithmetic, in float32", "H200 hours a seed of all rows")
+        whole = "all weights are trained by ct: lora_rank=64"
+        assert (whole in out) == (profile in DECODERS and "ct" in rows)
         return []
     records = ResultStore(Path("results"), "local").records()
     assert {record.status for record in records} == {"ok"}
@@ -106,6 +108,13 @@ def test_a_stand_in_trains_in_the_profile(
     assert record.seed == 1
     assert any("untuned" in note for note in record.notes)
     assert cli("report", "--format", "text")[1].count(f"profile {profile} are untuned") == 1
+
+
+@pytest.mark.parametrize(("profile", "methods"), [("qwen3-0.6b", "simcse,ct"), ("modernbert-base", "ct")])
+def test_a_dry_run_names_rows_that_train_all_weights_of_a_decoder(
+    cli: Cli, profile: str, methods: str, hub: Path, tmp_path: Path, corpus: Path
+) -> None:
+    run_stand_in(cli, profile, hub, tmp_path, corpus, methods, "--dry-run")
 
 
 @pytest.mark.long

@@ -146,6 +146,56 @@ def test_hours_are_those_of_the_papers_grid(method: str) -> None:
     assert cost.hours == pytest.approx(paper_compute.training_hours(method, "bert-base"))
 
 
+@pytest.mark.parametrize(
+    ("method", "given", "encoders", "copies", "bytes_a_weight"),
+    [
+        ("simcse", {}, 1, 0, 16),
+        ("ct", {}, 2, 0, 2 * 12),
+        ("ct", {"optimizer": "adamw"}, 2, 0, 2 * 16),
+        ("ct_batch", {}, 2, 0, 2 * 16),
+        ("pcl", {}, 2, 0, 2 * 16),
+        ("pcl", {"fix_peer": True}, 1, 1, 16 + 4),
+        ("pcl", {"peer_coop": False}, 1, 0, 16),
+        ("tsdae", {}, 1, 0, 16),
+        ("tsdae", {"tied": False}, 2, 0, 2 * 16),
+        ("diffcse", {}, 2, 0, 2 * 16),
+        ("bsl", {}, 1, 1, 16 + 4),
+        ("unsee_byol", {}, 1, 1, 16 + 4),
+        ("unsee_byol", {"architecture": "projection"}, 1, 0, 16),
+        ("esimcse", {}, 1, 1, 16 + 4),
+        ("esimcse", {"queue": 0}, 1, 0, 16),
+        ("rankcse", {}, 1, 2, 16 + 2 * 4),
+        ("rankcse", {"teacher2": ""}, 1, 1, 16 + 4),
+        ("dclr", {}, 1, 1, 16 + 4),
+        ("dclr", {"complement": ""}, 1, 0, 16),
+        ("tncse", {}, 2, 0, 2 * 16),
+        ("promcse", {}, 0, 1, 4),
+    ],
+)
+def test_a_cost_counts_every_encoder_of_a_training(
+    method: str, given: Mapping[str, Any], encoders: int, copies: int, bytes_a_weight: int
+) -> None:
+    profile = load_profile("bert-large")
+    tables = {**profile.methods, method: {**profile.methods.get(method, {}), **given}}
+    cost = profile_costs.estimate_method(method, replace(profile, methods=tables))
+    assert cost is not None
+    assert (cost.encoders, cost.copies) == (encoders, copies)
+    assert cost.state == bytes_a_weight * cost.parameters
+    assert cost.trained == encoders * cost.parameters
+    assert ("RMSprop" in cost.format_memory()) == (method == "ct" and not given)
+
+
+def test_activations_are_those_of_all_views() -> None:
+    profile = replace(load_profile("bert-large"), methods={})
+    costs = {}
+    for method in ("simcse", "sup_simcse", "tncse", "ct_batch"):
+        table = {"batch_size": 256, "max_length": 32}
+        costs[method] = profile_costs.estimate_method(method, replace(profile, methods={method: table}))
+    held = {method: cost.activations for method, cost in costs.items() if cost is not None}
+    ratios = {method: round(value / held["simcse"], 3) for method, value in held.items()}
+    assert ratios == {"simcse": 1, "sup_simcse": 1.5, "tncse": 2, "ct_batch": 1}
+
+
 def test_frozen_weights_spare_a_pass_and_layers_computed_again_add_one() -> None:
     profile = load_profile("bert-large")
     usual = profile_costs.estimate_method("simcse", profile)
