@@ -39,7 +39,7 @@ _COMMON: dict[str, OptionValue] = {"steps": 1000, "schedule": "constant"}
 def mntp_options() -> tuple[Option, ...]:
     """Return the options of masked next-token prediction, ``mntp.NAME``."""
     options = (
-        *training_options(**_MNTP_RATES, **_COMMON),
+        *training_options(least_batch=1, **_MNTP_RATES, **_COMMON),
         Option("mask_share", 0.2, "q, share of the tokens to predict", minimum=0, maximum=1),
         Option(
             "masking",

@@ -81,7 +81,7 @@ class Option:
         elif self.below is not None and value >= self.below:
             expected = f"less than {self.below:g}"
         if expected:
-            raise InputError(f"{value} is too {size} for it", where=where, expected=expected)
+            raise InputError(f"{value} is too {size} for {self.name}", where=where, expected=expected)
 
 
 FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"

@@ -60,7 +60,7 @@ def describe_title(records: Sequence[RunRecord]) -> str:
 
 
 def _name_backbone(profile: str, title: str, records: Sequence[RunRecord]) -> str:
-    """Return a profile's title if its own backbone has the records' name, otherwise theirs and the profile."""
+    """Return a profile's title if its backbone has the records' name, otherwise theirs and the profile."""
     names = _backbone_names(records)
     if not names or load_profile(profile).backbone["name"] in names:
         return title

@@ -24,6 +24,7 @@ from bench.nn.folder_checks import check_model_files
 from bench.nn.folder_facts import FolderFacts, list_model_types
 from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
+from bench.plan.batch_checks import check_least_rows
 from bench.plan.cell import Cell
 from bench.plan.lora_checks import check_lora
 from bench.records.filesystem import user_cache_folder
@@ -139,6 +140,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     for cell in asked:
         if training is not None:
             _check_sentence_lengths(cell, training)
+            check_least_rows(cell, training)
         if cell.method not in refused and (missing := list(find_missing_needs(cell))):
             refused[cell.method] = missing
     if refused:
