@@ -180,7 +180,11 @@ def _format_count(number: int, noun: str) -> str:
     shell_complete=completion.profile,
     help="Show what `bench run` would train in this profile.",
 )
-@click.option("--bibtex", is_flag=True, help="Print BibTeX entries of the method's sources instead.")
+@click.option(
+    "--bibtex",
+    is_flag=True,
+    help="Print BibTeX entries of the sources of the method and of its members instead.",
+)
 @set_option
 @plugin_option
 @strict_option("--corpus", type=PATH, help="Training text instead of the profile's.")
@@ -206,16 +210,16 @@ def show_command(
     load_plugin_options(plugins)
     request = parse_method(method, "bench show")
     card = discover().get(request.name, where="bench show").card
+    if bibtex:
+        taken = {"--profile": profile, "--set": options["overrides"], "--corpus": options["corpus"]}
+        _refuse_with_bibtex(taken | {"--pairs": options["pairs"]})
+        _print_sources(request)
+        return
     given = any(options[name] for name in ("overrides", "corpus", "pairs"))
     folder = request.argument and card.takes_path and not card.takes_file
     changed = request.options or (request.argument and not folder) or given
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
-    if bibtex:
-        if profile is not None:
-            raise InputError("sources belong to no profile", where="--bibtex", expected="no --profile")
-        _print_sources(card)
-        return
     if profile is None and folder:
         _print_folder(request, card)
         return
@@ -231,16 +235,46 @@ def show_command(
     _print_lines(format_explanation(explain_method(request, spec), _find_width()))
 
 
-def _print_sources(card: MethodCard) -> None:
-    """Print BibTeX entries; raises InputError for a card that cites nothing."""
+def _refuse_with_bibtex(given: Mapping[str, object]) -> None:
+    """Raise InputError for an option of a profile's run, on which sources don't depend."""
+    for option, value in given.items():
+        if value:
+            raise InputError("sources belong to no profile", where="--bibtex", expected=f"no {option}")
+
+
+def _print_sources(request: MethodRequest) -> None:
+    """Print BibTeX entries of a row and its members; raises InputError if none has a source."""
     from bench.data.bibliography import find_entries
 
-    if not card.cites:
-        what = f"{card.name} has no source of its own"
+    entries: dict[str, None] = {}
+    for card in _collect_cards(request):
+        entries |= dict.fromkeys(find_entries(card.cites, f"the card of {card.name}"))
+    if not entries:
+        what = f"{request.text} has no source of its own"
         raise InputError(what, where="--bibtex", hint="cite the model's or file's own authors")
-    for place, entry in enumerate(find_entries(card.cites, f"the card of {card.name}")):
+    for place, entry in enumerate(entries):
         lines = entry.expandtabs().splitlines()
         _print_lines([""] * (place > 0) + [printable(line) for line in lines])
+
+
+def _collect_cards(request: MethodRequest, above: tuple[str, ...] = ()) -> list[MethodCard]:
+    """Return the card of a row, then those of the methods that it builds on, at any depth."""
+    from bench.config.method_ids import parse_method, split_argument
+    from bench.plan.cell_expansion import parse_options
+    from bench.registry import METHODS
+    from bench.stages import ComposedMethod
+
+    method = METHODS.get(request.name, where="bench show")
+    card, cards = method.card, [method.card]
+    short = split_argument(request, card)[1] if request.argument else None
+    given = parse_options(request, card, short)
+    named = request.name in above or (card.takes_methods and not (card.stands_alone or given))
+    if named or not isinstance(method, ComposedMethod):
+        return cards
+    for role, text in method.members(card.defaults | given).items():
+        member = parse_method(text, f"{card.name}: {role}")
+        cards += _collect_cards(member, (*above, request.name))
+    return cards
 
 
 def _find_width() -> int | None:

@@ -193,15 +193,14 @@ def make_bare_cell(
     return add_members(make(request)[0], make)
 
 
-def collect_user_options(
-    request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
+def parse_options(
+    request: MethodRequest, card: MethodCard, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
-    """Return options of the user: after a colon, in brackets, by ``--set`` (the last wins)."""
-    # Raises InputError, also for a --set that contradicts the method's own text, which names the row.
+    """Return the options of a method's text: after a colon, and in brackets; raises InputError."""
     where = f"--methods {request.text}"
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
-    of_text = {}
+    options = {}
     for name, text in filter(None, (short, *request.options)):
         try:
             option = card.option(name, where)
@@ -209,7 +208,16 @@ def collect_user_options(
             if card.takes_path:
                 error.hint = method_ids.quoting_hint(request.text) or error.hint
             raise
-        of_text[name] = option.parse(text, where)
+        options[name] = option.parse(text, where)
+    return options
+
+
+def collect_user_options(
+    request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
+) -> dict[str, OptionValue]:
+    """Return options of the user: after a colon, in brackets, by ``--set`` (the last wins)."""
+    # Raises InputError, also for a --set that contradicts the method's own text, which names the row.
+    of_text = parse_options(request, card, short)
     given = dict(of_text)
     rows = product((card.name, request.alias), spec.overrides)  # the row's own come last and win
     for override in (override for name, override in rows if override.method == name):

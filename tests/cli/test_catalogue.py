@@ -146,12 +146,26 @@ def test_sources_are_printed_ready_to_paste(cli: Cli, tmp_path: Path) -> None:
     assert out.count("\n\n@") == 1
 
 
+def test_sources_of_a_composed_row_are_its_members_too_each_once(cli: Cli) -> None:
+    cards = {name: method.card for name, method in discover()}
+    for row, names in {
+        "ensemble:ct+scd": ("ensemble", "ct", "scd"),
+        "ensemble:ct_batch[scale=2]+distill:ct": ("ensemble", "ct_batch", "distill", "ct"),
+        "distill:ct": ("distill", "ct"),
+        "simcse[steps=2]": ("simcse",),
+    }.items():
+        cites = dict.fromkeys(cited for name in names for cited in cards[name].cites)
+        code, out, err = cli("show", row, "--bibtex")
+        assert (code, err, out) == (0, "", "\n\n".join(find_entries(cites, "")) + "\n"), row
+
+
 @pytest.mark.parametrize(
     ("words", "facts"),
     [
         (("hf",), ("--bibtex", "hf")),
         (("simcse", "--profile", "mini"), ("--bibtex", "--profile")),
-        (("simcse[steps=2]",), ("--profile",)),
+        (("simcse", "--set", "simcse.steps=2"), ("--bibtex", "--set")),
+        (("ensemble:hf:/nowhere+nothing",), ("'nothing'",)),
     ],
 )
 def test_no_source_is_an_error(cli: Cli, words: tuple[str, ...], facts: tuple[str, ...]) -> None:
