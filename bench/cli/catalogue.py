@@ -93,12 +93,13 @@ def _group_methods(plugins: tuple[str, ...], results: Path) -> dict[str, NameRow
     discover()
     wanted = {name for text in plugins for name in load_plugin(read_plugin(text, results))}
     groups: dict[str, NameRows] = {family: [] for family in (*FAMILIES, _NO_FAMILY)}
+    aliases = METHODS.list_aliases()
     for name, method in METHODS:
         card = method.card
         if not plugins or name in wanted:
             rows = groups[card.family or _NO_FAMILY]
             rows += [(card.name, card.summary)]
-            rows += [(other, f"see {card.name}: {form}") for other, form in card.known_as]
+            rows += [(other, f"see {card.name}: {form}") for other, form in aliases[name]]
     return {family: sorted(rows) for family, rows in groups.items() if rows}
 
 
