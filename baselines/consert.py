@@ -91,7 +91,8 @@ class ConSERT(TrainedOnce):
         name="consert",
         printed="ConSERT",
         family="contrastive",
-        adds="shuffled and cut views, no dropout; NT-Xent over both views, tau 0.1; mean of the last two layers",
+        adds="shuffled and cut views, no dropout; NT-Xent over both views, tau 0.1; "
+        "mean of the last two layers",
         cites=("yan-etal-2021-consert",),
         tags=("cut embeddings", "shuffled tokens"),
         passes=6.0,

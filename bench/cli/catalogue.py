@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from bench.method_card import MethodCard
 
 NameRows = list[tuple[str, str]]
+_LISTED = ("methods", "families", "suites", "profiles", "sweeps", "probes", "campaigns")
 _NO_FAMILY = "yours"
 """Heading of plug-in methods whose card has no family."""
 
 
 @bench_command("list")
-@click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
+@click.argument("what", type=click.Choice(_LISTED))
 @strict_option(
     "--family",
     shell_complete=completion.family,
@@ -48,7 +49,7 @@ _NO_FAMILY = "yours"
 @plugin_option
 @results_option
 def list_command(what: str, family: str | None, plugins: tuple[str, ...], results: Path) -> None:
-    """List methods, suites, profiles, sweeps, probes or campaigns.
+    """List methods, families of methods, suites, profiles, sweeps, probes or campaigns.
 
     Methods are grouped by family. With --plugin, only the methods of that file or package. A campaign's
     line has its profiles, methods, records (with failed and damaged ones) and the day of the last record.
@@ -107,8 +108,11 @@ def _list_shipped(what: str) -> NameRows:
     from bench.config import profiles
     from bench.config.sweeps import SWEEPS
     from bench.data.suites import SUITES
+    from bench.method_card import FAMILIES
     from bench.probes import PROBES
 
+    if what == "families":
+        return list(FAMILIES.items())
     if what == "suites":
         return [
             *((name, suite.summary) for name, suite in SUITES),

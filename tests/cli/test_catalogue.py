@@ -80,6 +80,12 @@ def test_one_family_is_listed_without_a_heading(cli: Cli) -> None:
     assert (code, missing_facts(err, "--family", "suites")) == (2, [])
 
 
+def test_families_are_listed_with_their_meaning(cli: Cli) -> None:
+    code, out, err = cli("list", "families")
+    rows = [tuple(line.split(maxsplit=1)) for line in out.splitlines()]
+    assert (code, err, rows) == (0, "", list(FAMILIES.items()))
+
+
 def test_a_plugins_family_is_checked(cli: Cli, tmp_path: Path) -> None:
     code, out, err = cli("list", "methods", "--plugin", write_plugin(tmp_path, 'family="denoising"'))
     assert (code, groups_of(out)) == (0, {"denoising": ["own_one"]}), err
