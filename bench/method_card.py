@@ -31,6 +31,15 @@ SUPERVISED = "supervised"
 """Kind of a method that learns from labels; its rows are listed below the unsupervised ones."""
 
 
+def format_value(value: OptionValue) -> str:
+    """Return a value as ``--set`` and profiles take it.
+
+    >>> format_value(True), format_value(3e-5), format_value("")
+    ('true', '3e-05', '""')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
 @dataclass(frozen=True)
 class Option:
     """One named setting of a method.

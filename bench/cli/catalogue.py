@@ -49,10 +49,11 @@ _NO_FAMILY = "yours"
 @plugin_option
 @results_option
 def list_command(what: str, family: str | None, plugins: tuple[str, ...], results: Path) -> None:
-    """List methods, families of methods, suites, profiles, sweeps, probes or campaigns.
+    """List methods, suites, profiles and other names.
 
-    Methods are grouped by family. With --plugin, only the methods of that file or package. A campaign's
-    line has its profiles, methods, records (with failed and damaged ones) and the day of the last record.
+    The other names are families, sweeps, probes and campaigns. Methods are grouped by family. With --plugin,
+    only the methods of that file or package. A campaign's line has its profiles, methods, records (with
+    failed and damaged ones) and the day of the last record.
     """
     for option, value in (("--family", family), ("--plugin", plugins)):
         if value and what != "methods":

@@ -16,7 +16,7 @@ from bench.config.profiles import Profile, zero_steps
 from bench.config.run_spec import MethodRequest, Override, RunSpec
 from bench.data.training_data import TrainingData
 from bench.errors import InputError, not_one_of
-from bench.method_card import MethodCard, OptionValue
+from bench.method_card import MethodCard, OptionValue, format_value
 from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length
@@ -225,7 +225,7 @@ def collect_user_options(
         name = _override_option(override, card, place)
         value = card.option(name, place).parse(override.value, place)
         if name in of_text and of_text[name] != value and not override.forced:
-            what = f"'{request.text}' says that its {name} is {of_text[name]}"
+            what = f"'{request.text}' says that its {name} is {format_value(of_text[name])}"
             hint = f"give {name} by --set only, or in brackets only, to each {card.name} that has its own"
             raise InputError(what, where=place, expected="one value", hint=hint)
         given[name] = value

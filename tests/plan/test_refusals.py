@@ -184,6 +184,20 @@ def test_a_batch_without_a_contrast_is_refused(
     assert not (tmp_path / "results").exists()
 
 
+def test_a_message_prints_a_boolean_as_it_is_typed(cli: Cli, tiny_bert: Path, text: Path) -> None:
+    run = (
+        "run",
+        "--methods",
+        "simcse[checkpoint_layers=TRUE,batch_size=4]",
+        "--seeds",
+        "1",
+        "--suite",
+        "toy",
+    )
+    error = refusal(cli, *run, "--set", "simcse.checkpoint_layers=false", *asked(text, tiny_bert))
+    assert not missing_facts(error, "its checkpoint_layers is true;")
+
+
 def test_one_sentence_trains_where_the_loss_allows_it(tmp_path: Path, tiny_bert: Path) -> None:
     text = written(tmp_path / "nine.txt", 9)
     rows = ["ct[batch_size=2,pairs=paper]", "tsdae[batch_size=1]"]
