@@ -212,7 +212,7 @@ class LLM2Vec:
         options=(
             Option("stages", "both", "trainings; none is bidirectional attention by itself", tuple(STAGES)),
             Option("tau", 0.05, "simcse: temperature (released: scale 20)", minimum=1e-4),
-            *training_options(**_SIMCSE_RATES, **_COMMON),
+            *training_options(least_batch=2, **_SIMCSE_RATES, **_COMMON),
             *mntp_options(),
             TEXT_OPTION,
             replace(POOLING_OPTION, default="avg"),
