@@ -26,6 +26,7 @@ def made_from(
     method: str, backbone: Path, sentences: Sequence[str] = TEXT, /, **changes: OptionValue
 ) -> tuple[Any, list[Any], Any]:
     """The objective, its first encoder moved, so that both differ."""
+    changes = {"batch_size": len(sentences), **changes}
     made, batch, tokenizer = objective_of(method, backbone, sentences, **changes)
     with torch.no_grad():
         for n, weight in enumerate(made.first.parameters()):
