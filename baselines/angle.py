@@ -103,7 +103,7 @@ class AnglE(TrainedOnPairs):
             Option("cosine_scale", 20.0, "t_cos (released: cosine_tau)", minimum=1e-4),
             Option("ibn_scale", 20.0, "t_ibn (released: ibn_tau)", minimum=1e-4),
             Option("angle_scale", 20.0, "t_angle (released: angle_tau)", minimum=1e-4),
-            *training_options(lr=5e-5, batch_size=128, epochs=10, max_length=128),
+            *training_options(least_batch=1, lr=5e-5, batch_size=128, epochs=10, max_length=128),
             POOLING_OPTION,
             *ENCODER_OPTIONS,
         ),

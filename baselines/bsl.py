@@ -29,6 +29,8 @@ COPY = "a"  # the round-trip translated copy that gives each sentence its other 
 class BSL(TrainedOnce):
     """BSL."""
 
+    least_rows = 2
+
     card = MethodCard(
         name="bsl",
         printed="BSL",

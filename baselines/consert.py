@@ -91,7 +91,8 @@ class ConSERT(TrainedOnce):
         name="consert",
         printed="ConSERT",
         family="contrastive",
-        adds="shuffled tokens and cut features as views, in place of dropout",
+        adds="shuffled and cut views, no dropout; NT-Xent over both views, tau 0.1; "
+        "mean of the last two layers",
         cites=("yan-etal-2021-consert",),
         tags=("cut embeddings", "shuffled tokens"),
         passes=6.0,

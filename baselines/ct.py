@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from bench import losses, nn, training
 from bench.lazy import torch
-from bench.method_card import DROPOUT, HeldEncoder, MethodCard, Need, Option
+from bench.method_card import DROPOUT, HeldEncoder, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
-from bench.stages import StageContext
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.stages import StageContext, StageSpec
+from bench.training.encoder_options import ENCODER_OPTIONS, refuse_batch_size
 from bench.training.recipe import POOLING_OPTION, TEXT_OPTION, TrainedOnce, training_options
 
 PAPER = (
@@ -190,6 +190,13 @@ class CT(Tension):
             "sentence-transformers",
         ),
     )
+
+    def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
+        """Describe the one stage; InputError: a batch without a pair of different sentences."""
+        form = str(options["pairs"])
+        least = 2 if form == "paper" else 3
+        refuse_batch_size(options, "ct", least, f"no pair of different sentences with pairs={form}")
+        return super().stages(options)
 
 
 @add_method

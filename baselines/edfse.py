@@ -13,7 +13,7 @@ from bench.lazy import torch
 from bench.method_card import DROPOUT, FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import add_method
 from bench.stages import SICK, TRAIN, StageContext, StageSpec, paired
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.training.encoder_options import ENCODER_OPTIONS, refuse_batch_size
 from bench.training.recipe import POOLING_OPTION, load_trained_encoder, training_options
 
 # the six encoders, and the round-trip translated copy that each of them learns from
@@ -169,7 +169,7 @@ class DistilledEDFSE:
                 ("contrastive", "mse"),
             ),
             Option("tau", 0.05, "temperature of the contrastive objective", minimum=1e-4),
-            *training_options(lr=1e-5, max_length=64, eval_every=100),
+            *training_options(least_batch=1, lr=1e-5, max_length=64, eval_every=100),
             POOLING_OPTION,
             *ENCODER_OPTIONS,
             Option("sick", False, "the student learns from SICK's unlabelled sentences too"),
@@ -187,7 +187,9 @@ class DistilledEDFSE:
         return {"teacher": "edfse"}
 
     def stages(self, options: Mapping[str, OptionValue]) -> tuple[StageSpec, ...]:
-        """Describe the student's stage."""
+        """Describe the student's stage; InputError: a contrast of one sentence."""
+        if options["distillation"] == "contrastive":
+            refuse_batch_size(options, self.card.name, 2, "distillation=contrastive needs another sentence")
         config = tuple(sorted((n, value) for n, value in options.items() if n not in ("pooling", "sick")))
         version, text = self.card.version, TRAIN + (SICK if options["sick"] else "")
         return (StageSpec("distill", "edfse_d", version, config, self.train, inputs=("teacher",), text=text),)

@@ -77,6 +77,8 @@ class ISBERTObjective(training.Objective):
 class ISBERT(TrainedOnce):
     """IS-BERT."""
 
+    least_rows = 2
+
     card = MethodCard(
         name="isbert",
         printed="IS-BERT",

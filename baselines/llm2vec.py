@@ -39,7 +39,7 @@ _COMMON: dict[str, OptionValue] = {"steps": 1000, "schedule": "constant"}
 def mntp_options() -> tuple[Option, ...]:
     """Return the options of masked next-token prediction, ``mntp.NAME``."""
     options = (
-        *training_options(**_MNTP_RATES, **_COMMON),
+        *training_options(least_batch=1, **_MNTP_RATES, **_COMMON),
         Option("mask_share", 0.2, "q, share of the tokens to predict", minimum=0, maximum=1),
         Option(
             "masking",
@@ -212,7 +212,7 @@ class LLM2Vec:
         options=(
             Option("stages", "both", "trainings; none is bidirectional attention by itself", tuple(STAGES)),
             Option("tau", 0.05, "simcse: temperature (released: scale 20)", minimum=1e-4),
-            *training_options(**_SIMCSE_RATES, **_COMMON),
+            *training_options(least_batch=2, **_SIMCSE_RATES, **_COMMON),
             *mntp_options(),
             TEXT_OPTION,
             replace(POOLING_OPTION, default="avg"),

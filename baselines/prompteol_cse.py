@@ -50,7 +50,7 @@ _DEVIATIONS = (
 )
 
 
-def _training_options(**defaults: OptionValue) -> tuple[Option, ...]:
+def _training_options(*, least_batch: int = 2, **defaults: OptionValue) -> tuple[Option, ...]:
     """Return the options of both forms, with defaults of their own."""
     rise = defaults.pop("warmup")
     length = "subwords a sentence keeps in training, without the prompt and special tokens"
@@ -58,7 +58,7 @@ def _training_options(**defaults: OptionValue) -> tuple[Option, ...]:
         Option("tau", 0.05, "temperature", minimum=1e-4),
         PromptEol.card.options[0],
         _FORM,
-        *prompt_training_options(length, batch_size=256, dropout=0.0, **defaults),
+        *prompt_training_options(length, least_batch=least_batch, batch_size=256, dropout=0.0, **defaults),
         Option("warmup", rise, "share of the steps over which the rate rises", minimum=0, maximum=1),
     )
 
@@ -205,7 +205,7 @@ class SupPromptEolCse(OneWordTraining, TrainedOnPairs):
         ),
         needs=(Need(CAUSAL),),
         options=(
-            *_training_options(lr=5e-4, eval_every=50, warmup=0.0925),
+            *_training_options(least_batch=1, lr=5e-4, eval_every=50, warmup=0.0925),
             Option(
                 "hard_negative_weight",
                 0.0,

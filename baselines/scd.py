@@ -64,6 +64,8 @@ class SCDObjective(training.Objective):
 class SCD(TrainedOnce):
     """Self-Contrastive Decorrelation."""
 
+    least_rows = 2
+
     card = MethodCard(
         name="scd",
         printed="SCD",

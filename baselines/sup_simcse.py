@@ -84,7 +84,7 @@ class SupSimCSE(TrainedOnPairs):
                 0.0,
                 "w, the logarithm of alpha, the weight of a sentence's own hard negative",
             ),
-            *training_options(lr=5e-5, batch_size=512, epochs=3),
+            *training_options(least_batch=1, lr=5e-5, batch_size=512, epochs=3),
             Option(
                 "pooling",
                 "pooler",

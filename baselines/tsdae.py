@@ -128,7 +128,13 @@ class TSDAE(TrainedOnce):
                 "model whose masked-LM head V starts from: a model folder, a hub name, or backbone",
             ),
             *usual_options(
-                lr=3e-5, batch_size=8, steps=100_000, eval_every=1000, max_length=75, schedule="constant"
+                least_batch=1,
+                lr=3e-5,
+                batch_size=8,
+                steps=100_000,
+                eval_every=1000,
+                max_length=75,
+                schedule="constant",
             ),
         ),
         deviations=(

@@ -31,6 +31,15 @@ SUPERVISED = "supervised"
 """Kind of a method that learns from labels; its rows are listed below the unsupervised ones."""
 
 
+def format_value(value: OptionValue) -> str:
+    """Return a value as ``--set`` and profiles take it.
+
+    >>> format_value(True), format_value(3e-5), format_value("")
+    ('true', '3e-05', '""')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
 @dataclass(frozen=True)
 class Option:
     """One named setting of a method.
@@ -81,7 +90,7 @@ class Option:
         elif self.below is not None and value >= self.below:
             expected = f"less than {self.below:g}"
         if expected:
-            raise InputError(f"{value} is too {size} for it", where=where, expected=expected)
+            raise InputError(f"{value} is too {size} for {self.name}", where=where, expected=expected)
 
 
 FIRST_TOKEN, LAYERS, OWN_NORMS = "first token", "layers", "layer norms"

@@ -74,12 +74,25 @@ class MethodRegistry(Registry[Method]):
         """Return the method; raises InputError with a suggestion."""
         if name in self._items:
             return self._items[name][0]
-        known = dict(pair for _, method in self for pair in method.card.known_as)
+        known = {other: form for aliases in self.list_aliases().values() for other, form in aliases}
         if form := known.get(name.lower()):
             raise InputError(f"no method is called '{name}'", where=where, expected=form)
         error = unknown_name(self.kind, name, self._items, where=where)
         hint = "plug-in methods need --plugin FILE.py|PACKAGE"
         raise InputError(error.what, where=where, expected=error.expected, hint=hint)
+
+    def list_aliases(self) -> dict[str, list[tuple[str, str]]]:
+        """Return the other names of each method, with their forms: bench's own methods take theirs first.
+
+        A later card with a name of an earlier one, such as a copy of its card, doesn't get it.
+        """
+        taken: set[str] = set()
+        aliases = {}
+        for method in sorted(self._items, key=lambda name: not self.is_own(name)):
+            known = [pair for pair in self._items[method][0].card.known_as if pair[0] not in taken]
+            taken |= {other for other, _ in known}
+            aliases[method] = known
+        return aliases
 
     def is_own(self, name: str) -> bool:
         """Return whether the method is in bench's own packages."""

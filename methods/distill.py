@@ -12,11 +12,11 @@ from bench.errors import InputError
 from bench.method_card import FIRST_TOKEN, BuildContext, MethodCard, Need, Option, OptionValue
 from bench.registry import METHODS
 from bench.stages import SICK, TRAIN, StageContext, StageSpec
-from bench.training.encoder_options import ENCODER_OPTIONS
+from bench.training.encoder_options import ENCODER_OPTIONS, refuse_batch_size
 from bench.training.recipe import FIRST_ROWS, POOLING_OPTION, load_trained_encoder, training_options
 
 DISTILL_VERSION = 1
-_TRAINING = (*training_options(lr=1e-5, max_length=64, eval_every=100), *ENCODER_OPTIONS)
+_TRAINING = (*training_options(least_batch=1, lr=1e-5, max_length=64, eval_every=100), *ENCODER_OPTIONS)
 """The supplement's rate, length and interval; the other settings are SimCSE's."""
 _LOSS = (
     Option(
@@ -77,6 +77,9 @@ class Distilled:
         """Describe the student's stage, which methods with the same teacher and options share."""
         names = {option.name for option in (*_TRAINING, *_LOSS)}
         settings = {name: value for name, value in options.items() if name in names}
+        if settings["student_loss"] == "contrastive" and not settings["student_queue"]:
+            reason = "student_loss=contrastive has no negative without a queue"
+            refuse_batch_size(settings, self.card.name, 2, reason)
         cuts_batches = int(settings["student_queue"]) % int(settings["batch_size"])
         if options["student_loss"] == "contrastive" and cuts_batches:
             settings["queue_cut"] = FIRST_ROWS  # part of the key only where the queue differs from before
@@ -159,7 +162,7 @@ def register_derived_methods(twin: str, title: str, paper: str, cites: tuple[str
         needs=(Need(FIRST_TOKEN),),
         options=(
             *_UNION,
-            *training_options(lr=1.5e-5, max_length=64, eval_every=100),
+            *training_options(least_batch=1, lr=1.5e-5, max_length=64, eval_every=100),
             *ENCODER_OPTIONS,
             *_LOSS,
             _SICK_OPTION,

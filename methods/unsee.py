@@ -60,6 +60,8 @@ _LAYERS = {"byol": 3, "vicreg": 3, "corinfomax": 4, "barlow": 4}
 class Unsee(TrainedOnce):
     """UNSEE with one of its objectives."""
 
+    least_rows = 2
+
     def __init__(self, objective: str) -> None:
         self.objective = objective
         self.card = MethodCard(

@@ -55,8 +55,16 @@ def describe_title(records: Sequence[RunRecord]) -> str:
     if name in profile_names():
         title = PROFILE_TITLES.get(name) or load_profile(name).title
         # a profile with another backbone than its own names the start of that backbone's hash
-        setting = f"{title}, checkpoint {checkpoint}" if checkpoint else title
+        setting = f"{_name_backbone(name, title, records)}, checkpoint {checkpoint}" if checkpoint else title
     return f"{describe_suite(suite)} leaderboard: {setting}"
+
+
+def _name_backbone(profile: str, title: str, records: Sequence[RunRecord]) -> str:
+    """Return a profile's title if its backbone has the records' name, otherwise theirs and the profile."""
+    names = _backbone_names(records)
+    if not names or load_profile(profile).backbone["name"] in names:
+        return title
+    return f"{_join_few('', 'backbones', names)} in profile {profile}"
 
 
 def describe_suite(suite: str) -> str:
@@ -109,8 +117,11 @@ def _describe_tasks(records: Sequence[RunRecord]) -> str:
 
 
 def _describe_backbones(records: Sequence[RunRecord]) -> str:
-    names = {str(record.backbone["name"]) for record in records if record.backbone}
-    return _join_few("backbone", "backbones", names)
+    return _join_few("backbone", "backbones", _backbone_names(records))
+
+
+def _backbone_names(records: Sequence[RunRecord]) -> set[str]:
+    return {str(record.backbone["name"]) for record in records if record.backbone}
 
 
 def _describe_texts(records: Sequence[RunRecord]) -> str:

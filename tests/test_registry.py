@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.config import profiles
 from bench.errors import BenchError, InputError
 from bench.method_card import Option
 from bench.plan.cell_expansion import profile_options
-from bench.registry import METHODS, Registry, discover
+from bench.registry import METHODS, Registry, add_method, discover
 
 
 def test_a_name_belongs_to_one_origin() -> None:
@@ -92,3 +94,17 @@ def test_a_name_of_the_field_says_what_to_ask_for() -> None:
     names = [name for _, method in discover() for name, _ in method.card.known_as]
     assert names
     assert not set(names) & set(discover().names())
+
+
+def test_a_copied_card_does_not_take_its_originals_other_names() -> None:
+    original = discover().get("simcse")
+    kind = type("Copied", (type(original),), {"card": replace(original.card, name="aaa_copied")})
+    add_method(kind)
+    try:
+        aliases = METHODS.list_aliases()
+        assert aliases["simcse"] == list(original.card.known_as)
+        assert aliases["aaa_copied"] == []
+        with pytest.raises(InputError, match=r"expected simcse\[noise_negatives=192\]"):
+            METHODS.get("gsinfonce")
+    finally:
+        METHODS.remove("aaa_copied")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bench.cli.sections import Section, format_sections
 
 if TYPE_CHECKING:
-    from bench.method_card import MethodCard, Option, OptionValue
+    from bench.method_card import MethodCard, Option
     from bench.plan.method_explanation import MethodExplanation
 
 
@@ -52,6 +52,8 @@ def _make_heading(card: MethodCard) -> tuple[str, bool]:
 
 def format_explanation(explanation: MethodExplanation, width: int | None = None) -> Iterator[str]:
     """Yield the lines of what a method would do in a profile."""
+    from bench.method_card import format_value
+
     options = [(name, (format_value(value), source)) for name, value, source in explanation.options]
     sections = [
         Section("What runs", explanation.facts),
@@ -61,16 +63,9 @@ def format_explanation(explanation: MethodExplanation, width: int | None = None)
     yield from format_sections(explanation.title, sections, width)
 
 
-def format_value(value: OptionValue) -> str:
-    """Return a value as ``--set`` and profiles take it.
-
-    >>> format_value(True), format_value(3e-5), format_value("")
-    ('true', '3e-05', '""')
-    """
-    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
-
-
 def _list_option_sections(options: Sequence[Option]) -> list[Section]:
+    from bench.method_card import format_value
+
     rows = []
     for option in options:
         stage = option.name.rpartition(".")[0]

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from bench.method_card import MethodCard
 
 NameRows = list[tuple[str, str]]
+_LISTED = ("methods", "families", "suites", "profiles", "sweeps", "probes", "campaigns")
 _NO_FAMILY = "yours"
 """Heading of plug-in methods whose card has no family."""
 
 
 @bench_command("list")
-@click.argument("what", type=click.Choice(["methods", "suites", "profiles", "sweeps", "probes", "campaigns"]))
+@click.argument("what", type=click.Choice(_LISTED))
 @strict_option(
     "--family",
     shell_complete=completion.family,
@@ -48,10 +49,11 @@ _NO_FAMILY = "yours"
 @plugin_option
 @results_option
 def list_command(what: str, family: str | None, plugins: tuple[str, ...], results: Path) -> None:
-    """List methods, suites, profiles, sweeps, probes or campaigns.
+    """List methods, suites, profiles and other names.
 
-    Methods are grouped by family. With --plugin, only the methods of that file or package. A campaign's
-    line has its profiles, methods, records (with failed and damaged ones) and the day of the last record.
+    The other names are families, sweeps, probes and campaigns. Methods are grouped by family. With --plugin,
+    only the methods of that file or package. A campaign's line has its profiles, methods, records (with
+    failed and damaged ones) and the day of the last record.
     """
     for option, value in (("--family", family), ("--plugin", plugins)):
         if value and what != "methods":
@@ -93,12 +95,13 @@ def _group_methods(plugins: tuple[str, ...], results: Path) -> dict[str, NameRow
     discover()
     wanted = {name for text in plugins for name in load_plugin(read_plugin(text, results))}
     groups: dict[str, NameRows] = {family: [] for family in (*FAMILIES, _NO_FAMILY)}
+    aliases = METHODS.list_aliases()
     for name, method in METHODS:
         card = method.card
         if not plugins or name in wanted:
             rows = groups[card.family or _NO_FAMILY]
             rows += [(card.name, card.summary)]
-            rows += [(other, f"see {card.name}: {form}") for other, form in card.known_as]
+            rows += [(other, f"see {card.name}: {form}") for other, form in aliases[name]]
     return {family: sorted(rows) for family, rows in groups.items() if rows}
 
 
@@ -106,8 +109,11 @@ def _list_shipped(what: str) -> NameRows:
     from bench.config import profiles
     from bench.config.sweeps import SWEEPS
     from bench.data.suites import SUITES
+    from bench.method_card import FAMILIES
     from bench.probes import PROBES
 
+    if what == "families":
+        return list(FAMILIES.items())
     if what == "suites":
         return [
             *((name, suite.summary) for name, suite in SUITES),
@@ -180,7 +186,11 @@ def _format_count(number: int, noun: str) -> str:
     shell_complete=completion.profile,
     help="Show what `bench run` would train in this profile.",
 )
-@click.option("--bibtex", is_flag=True, help="Print BibTeX entries of the method's sources instead.")
+@click.option(
+    "--bibtex",
+    is_flag=True,
+    help="Print BibTeX entries of the sources of the method and of its members instead.",
+)
 @set_option
 @plugin_option
 @strict_option("--corpus", type=PATH, help="Training text instead of the profile's.")
@@ -206,16 +216,16 @@ def show_command(
     load_plugin_options(plugins)
     request = parse_method(method, "bench show")
     card = discover().get(request.name, where="bench show").card
+    if bibtex:
+        taken = {"--profile": profile, "--set": options["overrides"], "--corpus": options["corpus"]}
+        _refuse_with_bibtex(taken | {"--pairs": options["pairs"]})
+        _print_sources(request)
+        return
     given = any(options[name] for name in ("overrides", "corpus", "pairs"))
     folder = request.argument and card.takes_path and not card.takes_file
     changed = request.options or (request.argument and not folder) or given
     if profile is None and changed:
         raise InputError("settings belong to a profile", where="bench show", expected="--profile NAME too")
-    if bibtex:
-        if profile is not None:
-            raise InputError("sources belong to no profile", where="--bibtex", expected="no --profile")
-        _print_sources(card)
-        return
     if profile is None and folder:
         _print_folder(request, card)
         return
@@ -231,16 +241,46 @@ def show_command(
     _print_lines(format_explanation(explain_method(request, spec), _find_width()))
 
 
-def _print_sources(card: MethodCard) -> None:
-    """Print BibTeX entries; raises InputError for a card that cites nothing."""
+def _refuse_with_bibtex(given: Mapping[str, object]) -> None:
+    """Raise InputError for an option of a profile's run, on which sources don't depend."""
+    for option, value in given.items():
+        if value:
+            raise InputError("sources belong to no profile", where="--bibtex", expected=f"no {option}")
+
+
+def _print_sources(request: MethodRequest) -> None:
+    """Print BibTeX entries of a row and its members; raises InputError if none has a source."""
     from bench.data.bibliography import find_entries
 
-    if not card.cites:
-        what = f"{card.name} has no source of its own"
+    entries: dict[str, None] = {}
+    for card in _collect_cards(request):
+        entries |= dict.fromkeys(find_entries(card.cites, f"the card of {card.name}"))
+    if not entries:
+        what = f"{request.text} has no source of its own"
         raise InputError(what, where="--bibtex", hint="cite the model's or file's own authors")
-    for place, entry in enumerate(find_entries(card.cites, f"the card of {card.name}")):
+    for place, entry in enumerate(entries):
         lines = entry.expandtabs().splitlines()
         _print_lines([""] * (place > 0) + [printable(line) for line in lines])
+
+
+def _collect_cards(request: MethodRequest, above: tuple[str, ...] = ()) -> list[MethodCard]:
+    """Return the card of a row, then those of the methods that it builds on, at any depth."""
+    from bench.config.method_ids import parse_method, split_argument
+    from bench.plan.cell_expansion import parse_options
+    from bench.registry import METHODS
+    from bench.stages import ComposedMethod
+
+    method = METHODS.get(request.name, where="bench show")
+    card, cards = method.card, [method.card]
+    short = split_argument(request, card)[1] if request.argument else None
+    given = parse_options(request, card, short)
+    named = request.name in above or (card.takes_methods and not (card.stands_alone or given))
+    if named or not isinstance(method, ComposedMethod):
+        return cards
+    for role, text in method.members(card.defaults | given).items():
+        member = parse_method(text, f"{card.name}: {role}")
+        cards += _collect_cards(member, (*above, request.name))
+    return cards
 
 
 def _find_width() -> int | None:

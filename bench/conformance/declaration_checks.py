@@ -9,7 +9,7 @@ from types import MappingProxyType
 from bench.conformance.check_registry import register_check
 from bench.conformance.subject import Subject
 from bench.errors import InputError
-from bench.method_card import SUPERVISED, Option, OptionValue
+from bench.method_card import SUPERVISED, Option, OptionValue, format_value
 from bench.plan.plan import Plan
 from bench.records.filesystem import find_name_fault, safe_name
 from bench.stages import StageSpec, TrainedMethod
@@ -126,7 +126,7 @@ def check_stages(subject: Subject) -> str | None:
         if not seen and _stage_facts(first) != _stage_facts(again):
             seen = "other stages from the same options, asked for once more"
         if seen:
-            return seen + "".join(f" with {name}={value}" for name, value in changed.items())
+            return seen + "".join(f" with {name}={format_value(value)}" for name, value in changed.items())
     return None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.config.method_ids import parse_method
 from bench.encoder import Encoder, PairScorer
-from bench.method_card import DROPOUT, NEEDS, Need, OptionValue
+from bench.method_card import DROPOUT, NEEDS, Need, OptionValue, format_value
 from bench.nn.adapter_folder import find_bases, is_adapter
 from bench.nn.adapter_view import open_plain_folder
 from bench.nn.architecture import find_longest_input, find_special_ids, state_size
@@ -124,7 +124,7 @@ def _suggest_variant(name: str, facts: FolderFacts, *, drops: bool) -> str:
     options = find_sufficient_options(card, card.defaults, lacking)
     if not options or any(find_first_lack(member, facts, drops=drops) for member in _default_members(name)):
         return name
-    texts = [f"{key}={str(value).lower()}" for key, value in options.items()]
+    texts = [f"{key}={format_value(value)}" for key, value in options.items()]
     return f"{name} (but {name}[{','.join(texts)}])"
 
 

@@ -16,7 +16,7 @@ from bench.config.method_ids import parse_method
 from bench.config.profiles import Profile
 from bench.data.training_data import TrainingData
 from bench.errors import DataError, InputError
-from bench.method_card import NEEDS, MethodCard, Need, OptionValue
+from bench.method_card import NEEDS, MethodCard, Need, OptionValue, format_value
 from bench.nn import folder_facts, model_folder
 from bench.nn.adapter_folder import is_adapter
 from bench.nn.adapter_view import open_plain_folder
@@ -24,6 +24,7 @@ from bench.nn.folder_checks import check_model_files
 from bench.nn.folder_facts import FolderFacts, list_model_types
 from bench.nn.model_files import PRETRAINING
 from bench.nn.model_folder import ModelFolder, RecipeModel
+from bench.plan.batch_checks import check_least_rows
 from bench.plan.cell import Cell
 from bench.plan.lora_checks import check_lora
 from bench.records.filesystem import user_cache_folder
@@ -142,6 +143,7 @@ def check_backbones(cells: Iterable[Cell], training: TrainingData | None = None)
     for cell in asked:
         if training is not None:
             _check_sentence_lengths(cell, training)
+            check_least_rows(cell, training)
         if cell.method not in refused and (missing := list(find_missing_needs(cell))):
             refused[cell.method] = missing
     if refused:
@@ -347,7 +349,7 @@ def _suggest_options(missing: Sequence[MissingNeed]) -> str:
         options = find_sufficient_options(part.card, dict(part.options), partial(_find_lacking_model, part))
         if options is None:
             return ""
-        texts = {name: str(value).lower() for name, value in options.items()}
+        texts = {name: format_value(value) for name, value in options.items()}
         if part is cell and asked.name == cell.card.name and not cell.card.takes_methods:
             given = dict(asked.options) | texts
             start = method[: method.index("[")] if asked.options else method

@@ -16,7 +16,7 @@ from bench.config.profiles import Profile, zero_steps
 from bench.config.run_spec import MethodRequest, Override, RunSpec
 from bench.data.training_data import TrainingData
 from bench.errors import InputError, not_one_of
-from bench.method_card import MethodCard, OptionValue
+from bench.method_card import MethodCard, OptionValue, format_value
 from bench.nn.model_folder import ModelFolder, resolve_file, resolve_folder
 from bench.plan.cell import Cell
 from bench.plan.job import check_match, compute_matching_length
@@ -194,15 +194,14 @@ def make_bare_cell(
     return add_members(make(request)[0], make)
 
 
-def collect_user_options(
-    request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
+def parse_options(
+    request: MethodRequest, card: MethodCard, short: tuple[str, str] | None
 ) -> dict[str, OptionValue]:
-    """Return options of the user: after a colon, in brackets, by ``--set`` (the last wins)."""
-    # Raises InputError, also for a --set that contradicts the method's own text, which names the row.
+    """Return the options of a method's text: after a colon, and in brackets; raises InputError."""
     where = f"--methods {request.text}"
     if short and short[0] in dict(request.options):
         raise InputError(f"{short[0]} is given twice", where=where, expected="one value")
-    of_text = {}
+    options = {}
     for name, text in filter(None, (short, *request.options)):
         try:
             option = card.option(name, where)
@@ -210,7 +209,16 @@ def collect_user_options(
             if card.takes_path:
                 error.hint = method_ids.quoting_hint(request.text) or error.hint
             raise
-        of_text[name] = option.parse(text, where)
+        options[name] = option.parse(text, where)
+    return options
+
+
+def collect_user_options(
+    request: MethodRequest, card: MethodCard, spec: RunSpec, short: tuple[str, str] | None
+) -> dict[str, OptionValue]:
+    """Return options of the user: after a colon, in brackets, by ``--set`` (the last wins)."""
+    # Raises InputError, also for a --set that contradicts the method's own text, which names the row.
+    of_text = parse_options(request, card, short)
     given = dict(of_text)
     rows = product((card.name, request.alias), spec.overrides)  # the row's own come last and win
     for override in (override for name, override in rows if override.method == name):
@@ -218,7 +226,7 @@ def collect_user_options(
         name = _override_option(override, card, place)
         value = card.option(name, place).parse(override.value, place)
         if name in of_text and of_text[name] != value and not override.forced:
-            what = f"'{request.text}' says that its {name} is {of_text[name]}"
+            what = f"'{request.text}' says that its {name} is {format_value(of_text[name])}"
             hint = f"give {name} by --set only, or in brackets only, to each {card.name} that has its own"
             raise InputError(what, where=place, expected="one value", hint=hint)
         given[name] = value

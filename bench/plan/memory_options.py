@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bench.errors import InputError
+from bench.method_card import format_value
 from bench.plan.cell import Cell
 from bench.registry import METHODS
 
@@ -26,6 +27,7 @@ def check_memory_options(cells: Iterable[Cell]) -> None:
             continue
         for name, harmless in getattr(METHODS.get(part.card.name), "whole_batch", {}).items():
             if options[name] != harmless:
-                what = f"{part.describe()} encodes the whole batch at once for {name}={options[name]}"
+                given = f"{name}={format_value(options[name])}"
+                what = f"{part.describe()} encodes the whole batch at once for {given}"
                 where, expected = f"{part.card.name}.chunk", f"chunk=0, or {name}={harmless:g} with it"
                 raise InputError(what, where=where, expected=expected)

@@ -242,10 +242,10 @@ class FactDifference:
 
 
 def format_fact_value(value: Any) -> str:
-    """Format a value for messages: a hash by its beginning, a member by its method."""
+    """Format a value for messages: a hash by its beginning, a member by its method, true or false."""
     if isinstance(value, Mapping):
         return str(value.get("method", dict(value)))
-    text = str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
     return text[:12] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
 
 

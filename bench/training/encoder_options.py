@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bench.errors import InputError
 from bench.method_card import Option, OptionValue
+from bench.stages import planned_steps
 
 TRAIN_POOLINGS = ("cls", "avg", "avg_first_last", "last", "weighted_mean", "mask")
 """Poolings that training can compare."""
@@ -88,3 +89,33 @@ def refuse_lora(options: Mapping[str, OptionValue], method: str, reason: str, ex
     if options.get("lora_rank"):
         what = f"lora_rank={options['lora_rank']}: {reason}"
         raise InputError(what, where=method, expected=expected)
+
+
+def refuse_batch_size(
+    options: Mapping[str, OptionValue], method: str, least: int, reason: str, *, instead: str = ""
+) -> None:
+    """Raise InputError, in the plan, for a ``batch_size`` below ``least``; ``instead`` is another way out."""
+    if int(options["batch_size"]) < least:
+        what = f"batch_size={options['batch_size']}: {reason}"
+        raise InputError(what, where=f"{method}.batch_size", expected=f"{least} or more{instead}")
+
+
+def check_short_batch(
+    config: Mapping[str, OptionValue], sentences: int, least: int, *, where: str | None = None
+) -> None:
+    """Raise InputError where a batch, an epoch's last one too, would be smaller than a method needs.
+
+    Args:
+        config: The settings of a stage.
+        sentences: Sentences of its text.
+        least: Sentences that every batch has to have.
+        where: The row, for the message.
+    """
+    size = int(config["batch_size"])
+    last, dropped = sentences % size, config.get("drop_last")
+    reached = not dropped and planned_steps(config, sentences) > sentences // size
+    if size >= least and not (reached and 0 < last < least):
+        return
+    what = f"batch_size {size}" if size < least else f"an epoch's last batch has {last} of {size} sentences"
+    ways = "drop_last=true leaves a short one out" if dropped is not None else "give another batch_size"
+    raise InputError(what, where=where, expected=f"{least} or more, which this method needs", hint=ways)

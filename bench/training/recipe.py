@@ -22,7 +22,7 @@ CLS_VIEWS = (Need(FIRST_TOKEN), Need(DROPOUT))
 """Needs of a method that contrasts two dropout views of [CLS]."""
 TRAINING_OPTIONS = (
     Option("lr", 3e-5, "peak learning rate", minimum=0),
-    Option("batch_size", 64, "sentences a step", minimum=1),
+    Option("batch_size", 64, "sentences a step", minimum=2),  # a contrast needs another sentence
     Option("epochs", 1, "passes over the corpus", minimum=1),
     Option("steps", 0, "optimiser steps; 0 counts by epochs", minimum=0),
     Option("eval_every", 125, "steps between dev evaluations", minimum=1),
@@ -65,10 +65,17 @@ def select_option(default: str) -> Option:
     )
 
 
-def training_options(**defaults: OptionValue) -> tuple[Option, ...]:
-    """Return SimCSE's training options with other defaults."""
-    options = TRAINING_OPTIONS
-    return tuple(replace(option, default=defaults.get(option.name, option.default)) for option in options)
+def training_options(*, least_batch: int = 2, **defaults: OptionValue) -> tuple[Option, ...]:
+    """Return SimCSE's training options with other defaults.
+
+    ``least_batch`` is 1 for a loss that learns from one sentence.
+    """
+    options = []
+    for option in TRAINING_OPTIONS:
+        minimum = least_batch if option.name == "batch_size" else option.minimum
+        default = defaults.get(option.name, option.default)
+        options.append(replace(option, default=default, minimum=minimum))
+    return tuple(options)
 
 
 def single_stage(
@@ -99,6 +106,9 @@ class TrainedOnce:
     card: MethodCard
     whole_batch: ClassVar[Mapping[str, float]] = {}
     """Options by which it encodes the whole batch at once, each with the value that leaves that out."""
+
+    least_rows: ClassVar[int] = 1
+    """Sentences that every batch needs, an epoch's last one too."""
 
     def train(self, context: StageContext) -> dict[str, Any]:
         """Train, write both checkpoints to ``context.out`` and return the facts for the record: the stage."""
@@ -171,14 +181,21 @@ class TrainedOnPairs(TrainedOnce):
         return single_stage(self.card, {**options, "text": PAIRS}, self.train)
 
 
-def usual_options(**defaults: OptionValue) -> tuple[Option, ...]:
+def usual_options(*, least_batch: int = 2, **defaults: OptionValue) -> tuple[Option, ...]:
     """Return SimCSE's training options with other defaults, the training text and the pooling."""
-    return (*training_options(**defaults), TEXT_OPTION, POOLING_OPTION, *ENCODER_OPTIONS)
+    return (
+        *training_options(least_batch=least_batch, **defaults),
+        TEXT_OPTION,
+        POOLING_OPTION,
+        *ENCODER_OPTIONS,
+    )
 
 
-def prompt_training_options(max_length: str, **defaults: OptionValue) -> tuple[Option, ...]:
+def prompt_training_options(
+    max_length: str, *, least_batch: int = 2, **defaults: OptionValue
+) -> tuple[Option, ...]:
     """Return SimCSE's training options with other defaults and another meaning of ``max_length``."""
     return tuple(
         replace(option, help=max_length) if option.name == "max_length" else option
-        for option in training_options(**defaults)
+        for option in training_options(least_batch=least_batch, **defaults)
     )

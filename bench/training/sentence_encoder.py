@@ -36,7 +36,7 @@ from bench.stages import ARITHMETIC, Report, StageContext, planned_steps
 from bench.training.batch_encoding import encode_with
 from bench.training.checkpoint import Checkpoint
 from bench.training.distributed import is_first_process, seed_draws, sum_over_processes
-from bench.training.encoder_options import find_train_pooling
+from bench.training.encoder_options import check_short_batch, find_train_pooling
 from bench.training.gradient_caching import cache_gradients, check_second_pass
 from bench.training.loop import State, TrainResult, TrainSettings, train
 from bench.training.prompted_rows import MASK, build_checked_rows
@@ -202,7 +202,7 @@ def train_towers(
         objective = make_objective(*models, towers[0][1].pad_token_id)
         halves = as_objective(objective)
         move_module(halves.module, context.device)
-    _check_batches(settings, len(rows), halves.least)
+    check_short_batch(config, len(rows), halves.least)
     parts = [
         TransformerEncoder(tower, pooling, first_layer="layer1", device=context.device) for tower in towers
     ]
@@ -298,17 +298,6 @@ def _prepare_tower(model: nn.Module, tokenizer: Any, rows: IndexedRows, context:
         with own_random_state(0, "dropout/measured", context.device), silence_libraries():
             checkpoint_layers(model, lambda: compute_last_states(model, few), context.model.name)
     model.train(was_training)
-
-
-def _check_batches(settings: TrainSettings, sentences: int, least: int) -> None:
-    """Raise InputError, before the first step, where a batch would be smaller than the objective needs."""
-    size, last = settings.batch_size, sentences % settings.batch_size
-    reached = not settings.drop_last and settings.steps > sentences // size
-    if size < least or (reached and 0 < last < least):
-        raise InputError(
-            f"batch_size {size}" if size < least else f"an epoch's last batch has {last} of {size} sentences",
-            expected=f"{least} or more, which this method needs; drop_last=true leaves a short one out",
-        )
 
 
 def checkpoint_folder(stage_folder: Path, checkpoint: str) -> Path:

@@ -26,6 +26,7 @@ def made_from(
     method: str, backbone: Path, sentences: Sequence[str] = TEXT, /, **changes: OptionValue
 ) -> tuple[Any, list[Any], Any]:
     """The objective, its first encoder moved, so that both differ."""
+    changes = {"batch_size": len(sentences), **changes}
     made, batch, tokenizer = objective_of(method, backbone, sentences, **changes)
     with torch.no_grad():
         for n, weight in enumerate(made.first.parameters()):
@@ -166,7 +167,7 @@ def test_pairs(count: int, negatives: int) -> None:
 
 def test_both_encoders_start_equal_and_learn_apart(tiny_bert: Path) -> None:
     for method in ("ct", "ct_batch"):
-        made, rows, _ = objective_of(method, tiny_bert, TEXT)
+        made, rows, _ = objective_of(method, tiny_bert, TEXT, batch_size=8)
         own, other = (dict(part.named_parameters()) for part in (made.encoder, made.first))
         assert all(torch.equal(own[name], other[name]) and own[name] is not other[name] for name in own)
         trained = {id(weight) for weight in made.parameters()}

@@ -80,6 +80,12 @@ def test_one_family_is_listed_without_a_heading(cli: Cli) -> None:
     assert (code, missing_facts(err, "--family", "suites")) == (2, [])
 
 
+def test_families_are_listed_with_their_meaning(cli: Cli) -> None:
+    code, out, err = cli("list", "families")
+    rows = [tuple(line.split(maxsplit=1)) for line in out.splitlines()]
+    assert (code, err, rows) == (0, "", list(FAMILIES.items()))
+
+
 def test_a_plugins_family_is_checked(cli: Cli, tmp_path: Path) -> None:
     code, out, err = cli("list", "methods", "--plugin", write_plugin(tmp_path, 'family="denoising"'))
     assert (code, groups_of(out)) == (0, {"denoising": ["own_one"]}), err
@@ -146,12 +152,26 @@ def test_sources_are_printed_ready_to_paste(cli: Cli, tmp_path: Path) -> None:
     assert out.count("\n\n@") == 1
 
 
+def test_sources_of_a_composed_row_are_its_members_too_each_once(cli: Cli) -> None:
+    cards = {name: method.card for name, method in discover()}
+    for row, names in {
+        "ensemble:ct+scd": ("ensemble", "ct", "scd"),
+        "ensemble:ct_batch[scale=2]+distill:ct": ("ensemble", "ct_batch", "distill", "ct"),
+        "distill:ct": ("distill", "ct"),
+        "simcse[steps=2]": ("simcse",),
+    }.items():
+        cites = dict.fromkeys(cited for name in names for cited in cards[name].cites)
+        code, out, err = cli("show", row, "--bibtex")
+        assert (code, err, out) == (0, "", "\n\n".join(find_entries(cites, "")) + "\n"), row
+
+
 @pytest.mark.parametrize(
     ("words", "facts"),
     [
         (("hf",), ("--bibtex", "hf")),
         (("simcse", "--profile", "mini"), ("--bibtex", "--profile")),
-        (("simcse[steps=2]",), ("--profile",)),
+        (("simcse", "--set", "simcse.steps=2"), ("--bibtex", "--set")),
+        (("ensemble:hf:/nowhere+nothing",), ("'nothing'",)),
     ],
 )
 def test_no_source_is_an_error(cli: Cli, words: tuple[str, ...], facts: tuple[str, ...]) -> None:

@@ -71,6 +71,7 @@ COMPLETED: list[tuple[str, list[str]]] = [
     ("run --help", ["--help", "--help-all"]),
     ("unp", []),
     ("list c", ["campaigns"]),
+    ("list f", ["families"]),
     ("list methods --family non", ["non-contrastive"]),
     ("run --methods jtcse,tncse_si", ["jtcse,tncse_single"]),
     ("run --methods simcse[lr=1e-5,steps=3],tncse_si", ["simcse[lr=1e-5,steps=3],tncse_single"]),

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from bench.cli.card_sections import format_card, format_value
+from bench.cli.card_sections import format_card
 from bench.cli.sections import Section, format_sections
-from bench.method_card import MethodCard, Option
+from bench.method_card import MethodCard, Option, format_value
 from bench.registry import discover
 from tests.support.cli import Cli
 

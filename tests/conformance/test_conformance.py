@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[str, str, dict[str, str]]] = {
     "option twice": (OPTION, f"{OPTION}, {OPTION}", {"options": "two options 'scale';"}),
     "no help": ('"no effect"', '""', {"options": "no help for 'scale';"}),
     "default": ("minimum=0)", "minimum=2)",
-        {"options": "scale: 1.0 is too small for it; expected at least 2;"}),
+        {"options": "scale: 1.0 is too small for scale; expected at least 2;"}),
     "short option": (CARD, f'{CARD}, short_option="k"', {"options": "an option 'k'"}),
     "lax card": ("@add_method", f"{LAX}\n\n@add_method", {"refused options": "'no_such_option' is taken;"}),
     "build crashes": (BUILD, "return 1 / 0",

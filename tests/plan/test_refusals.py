@@ -160,6 +160,50 @@ def test_a_plug_ins_stage_is_held_to_its_batch(tiny_bert: Path, text: Path) -> N
         planned("pair", text, tiny_bert)
 
 
+@pytest.mark.parametrize(
+    ("method", "facts"),
+    [
+        *((f"{name}[batch_size=1]", ("batch_size", 1, "at least 2")) for name in ("consert", "mhe", "tncse")),
+        ("ct_batch[batch_size=1]", ("batch_size", 1, "at least 2")),
+        ("ct[batch_size=2,negatives=1]", ("ct.batch_size", "pairs=released", "3 or more")),
+        ("distill[of=noise,student_loss=contrastive,student_queue=0,batch_size=1]", ("queue", "2 or more")),
+        ("scd[batch_size=4,epochs=1]", ("last batch has 1 of 4", "2 or more", "another batch_size")),
+        ("sup_simcse[batch_size=1]", ("pairs.tsv", "no hard negatives", "2 or more")),
+    ],
+)
+def test_a_batch_without_a_contrast_is_refused(
+    cli: Cli, tmp_path: Path, tiny_bert: Path, method: str, facts: tuple[object, ...]
+) -> None:
+    text = written(tmp_path / "nine.txt", 9)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{line}\tA cat sits.\n" for line in text.read_text().splitlines()))
+    source = ("--pairs", str(pairs)) if method.startswith("sup") else ("--corpus", str(text))
+    run = ("run", "--methods", method, "--seeds", "1", "--suite", "toy", "--dev", "toy", *source)
+    error = refusal(cli, *run, "--backbone", str(tiny_bert))
+    assert not missing_facts(error, *facts)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_message_prints_a_boolean_as_it_is_typed(cli: Cli, tiny_bert: Path, text: Path) -> None:
+    run = (
+        "run",
+        "--methods",
+        "simcse[checkpoint_layers=TRUE,batch_size=4]",
+        "--seeds",
+        "1",
+        "--suite",
+        "toy",
+    )
+    error = refusal(cli, *run, "--set", "simcse.checkpoint_layers=false", *asked(text, tiny_bert))
+    assert not missing_facts(error, "its checkpoint_layers is true;")
+
+
+def test_one_sentence_trains_where_the_loss_allows_it(tmp_path: Path, tiny_bert: Path) -> None:
+    text = written(tmp_path / "nine.txt", 9)
+    rows = ["ct[batch_size=2,pairs=paper]", "tsdae[batch_size=1]"]
+    assert [*dict.fromkeys(planned(",".join(rows), text, tiny_bert))] == rows
+
+
 def test_a_method_without_batches_takes_any_text(tmp_path: Path, tiny_bert: Path) -> None:
     one = written(tmp_path / "one.txt", 1)
     assert planned("whitening[fit=train]", one, tiny_bert) == ["whitening[fit=train]"]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench.cli.card_sections import format_value
 from bench.config import profiles
 from bench.config.method_ids import parse_methods
 from bench.config.run_spec import RunSpec
+from bench.method_card import format_value
 from bench.plan.plan import make_plan
 from tests.conftest import Bench
 from tests.support.cli import Cli, refusal, show
@@ -124,8 +124,8 @@ def test_a_profile_with_missing_model_and_text(cli: Cli, monkeypatch: pytest.Mon
         ("tncse[sub1.lr=1e-5]", "tncse.sub1.lr=2e-5", ("'tncse[sub1.lr=1e-5]'", "sub1.lr is 1e-05")),
         ("ensemble:simcse[lr=1e-6]+tncse", "simcse.lr=7e-5", ("'simcse[lr=1e-6]'", "lr is 1e-06")),
         ("distill[of=simcse[tau=0.1]]", "simcse.tau=0.2", ("'simcse[tau=0.1]'", "tau is 0.1")),
-        ("distill:ensemble:simcse+tncse[icnce=false]", "tncse.icnce=true", ("icnce is False",)),
-        ("tncse_d[sick=true]", "tncse.sick=false", ("'tncse[sick=true]'", "sick is True")),
+        ("distill:ensemble:simcse+tncse[icnce=false]", "tncse.icnce=true", ("icnce is false",)),
+        ("tncse_d[sick=true]", "tncse.sick=false", ("'tncse[sick=true]'", "sick is true")),
     ],
 )
 def test_no_override_contradicts_a_row(cli: Cli, method: str, override: str, facts: tuple[str, ...]) -> None:

@@ -15,6 +15,15 @@ def test_a_shipped_profile_and_suite_have_a_title() -> None:
     assert describe_title([replace(record, profile="mine", suite="ours")]) == "ours leaderboard: mine"
 
 
+def test_a_title_names_the_records_backbone_in_place_of_the_profiles() -> None:
+    own = replace(make_record("simcse", 1, {"MINI": 0.7}, backbone="mini-bert"), suite="mini")
+    assert describe_title([own]) == "Synthetic STS leaderboard: small BERT"
+    retrained = replace(own, profile="mini@0123abcd")
+    assert describe_title([retrained]) == "Synthetic STS leaderboard: small BERT, checkpoint 0123abcd"
+    other = make_record("simcse", 1, {"MINI": 0.7}, backbone="tiny-gpt2", profile="mini@308b7f29")
+    assert describe_title([other]) == "STS leaderboard: tiny-gpt2 in profile mini, checkpoint 308b7f29"
+
+
 def test_the_setting_counts_seeds_and_names_days() -> None:
     records = []
     for seed in (1, 2, 3):
