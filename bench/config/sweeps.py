@@ -68,12 +68,13 @@ def add_sweep(question: str, source: str, axis: str, name: str = "", **more: Any
 
 
 def single_encoders() -> list[str]:
-    """Return the registered baselines whose training, on a text of their choice, makes one encoder."""
+    """Return the baselines whose training of an encoder, on a text of their choice, makes one."""
     names = []
     for name, method in discover():
         chooses_text = {"text", "pooling"} <= {option.name for option in method.card.options}
         trained = isinstance(method, TrainedMethod) and not method.card.deterministic
-        if trained and chooses_text and method.card.kind == "baseline":
+        of_encoders = method.card.kind == "baseline" and not method.card.needs_decoder
+        if trained and chooses_text and of_encoders:
             names.append(name)
     return names
 
@@ -83,7 +84,7 @@ def decoder_encoders() -> list[str]:
     names = []
     for name in single_encoders():
         method = discover().get(name)
-        if "train_pooling" not in method.card.defaults:
+        if "train_pooling" not in method.card.defaults or hasattr(method, "check_backbone"):
             continue
         options = method.card.defaults | {"train_pooling": "last"}
         needs = {need.what for need in method.card.needs if need.holds(options)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.registry import own_methods
 
 _PUBLISHED = {
+    "is_bert": "IS-BERT",
     "rankcse_uc": "RankCSE+UC",
     "rankcse_uc_d": "RankCSE+UC D",
     "bert_base": "BERT-base",

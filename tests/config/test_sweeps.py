@@ -51,7 +51,7 @@ def sweep(cli: Cli, tiny_bert: Path, corpus: Path) -> Cli:
         ("unsee_architectures", 12, "unsee_vicreg[architecture=projection]"),
         ("unsee_depth_online_projection", 20, " ".join(map(DEEP.format, range(1, 6)))),
         ("unsee_mlp", 20, "unsee_byol[layers=1] unsee_corinfomax[layers=5]"),
-        ("decoder_pooling", 25, "untrained[pooling=last] prompteol_cse"),
+        ("decoder_pooling", 37, "untrained[pooling=last] prompteol_cse"),
         ("crop_views", 4, "crop crop[dropout=0] crop[views=dropout] crop[views=dropout_span]"),
         ("norm_ratio", 0, ""),
     ],
