@@ -186,7 +186,7 @@ def _format_count(number: int, noun: str) -> str:
     shell_complete=completion.profile,
     help="Show what `bench run` would train in this profile.",
 )
-@click.option(
+@strict_option(
     "--bibtex",
     is_flag=True,
     help="Print BibTeX entries of the sources of the method and of its members instead.",

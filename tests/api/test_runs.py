@@ -112,7 +112,7 @@ def test_an_interrupt_leaves_partial_results(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole_group", [True, False])
+@pytest.mark.parametrize("whole_group", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_ctrl_c_ends_workers_and_keeps_what_is_finished(tmp_path: Path, whole_group: bool) -> None:
     call = "bench.run('noise,slow=noise[wait=60]', seeds=1, suite='toy', workers=2)"
     deaf = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # born in the background

@@ -235,8 +235,8 @@ def test_a_model_stays_as_it_was(folders: dict[str, Path]) -> None:
     ("method", "slow"),
     [
         ("metaeol:{}", True),
-        ("token_prepending:{}[prompt=metaeol]", True),
-        ("token_prepending:{}", False),
+        ("token_prepending:{}[prompt=metaeol,output_layer=-1]", True),
+        ("token_prepending:{}[output_layer=-1]", False),
         ("prompteol:{}", False),
     ],
 )

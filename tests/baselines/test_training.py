@@ -28,7 +28,7 @@ SHORT: list[tuple[str, Changes]] = [
     ("arccse", {"triplet_min_length": 1, "triplet_margin": 2.5}),
     ("consert", {}),
     ("crop", {}),
-    ("ct", {"dropout": 0.0}),
+    ("ct", {"dropout": 0.0, "batch_size": 3}),
     ("ct_batch", {}),
     ("dclr", {}),
     ("denosent", DECODER),

@@ -80,7 +80,7 @@ def test_the_other_commands(cli: Cli, tmp_path: Path, folder: Path, tiny_bert: P
     for line in (
         ("show", TYPED, "--profile", "mini"),
         ("run", "--config", "run.toml"),
-        ("run", "--methods", 'st:"st,1",prompteol:"st,1"', *TOY, "--dry-run"),
+        ("run", "--methods", 'st:"st,1",B=hf:"st,1":avg', *TOY, "--dry-run"),
         ("export", TYPED, "--out", "out,1"),
         ("run", "--methods", 'A=st:"out,1",exported:"out,1"', *TOY),
         ("export", TYPED, "--vectors", "in.txt", "--out", "v.npy"),

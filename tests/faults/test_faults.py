@@ -245,7 +245,7 @@ def test_sharing(tmp_path: Path, work: runs.Work, number: int, workers: int, kil
     processes.share(tmp_path / "p", work, number, workers=workers, kills=kills, warm=warm)
 
 
-STOPS = slowly((runs.TRAINED, 3), (runs.FETCH, 1), (runs.TEXT, 1))
+STOPS = [*slowly((runs.TRAINED, 3), (runs.FETCH, 1)), *longer((runs.TEXT, 1))]
 
 
 @pytest.mark.parametrize(("work", "stops"), [(runs.SHORT, 2), *STOPS], ids=id_of)

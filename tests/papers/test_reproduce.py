@@ -95,7 +95,9 @@ def test_an_item_runs_on_mini(name: str, cli: Cli) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize(
+    "paper", [pytest.param(paper, marks=pytest.mark.long if paper == "jtcse" else ()) for paper in PAPERS]
+)
 @pytest.mark.usefixtures("short", "published")
 def test_every_item_is_planned_and_has_its_layout(paper: str, cli: Cli) -> None:
     assert "to do" in cli("reproduce", paper, *MINI, "--dry-run")[1]
@@ -107,7 +109,9 @@ def test_every_item_is_planned_and_has_its_layout(paper: str, cli: Cli) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize(
+    "paper", [pytest.param(paper, marks=pytest.mark.long if paper == "jtcse" else ()) for paper in PAPERS]
+)
 @pytest.mark.usefixtures("short", "published")
 def test_every_item_runs_on_mini_with_tasks_of_its_kind(paper: str, cli: Cli) -> None:
     runs(cli, paper, items_of(paper))
