@@ -494,6 +494,7 @@ if __name__ == "__main__":
 '''
 
 
+@pytest.mark.long  # a script gives one to workers in tests/api/test_classes.py
 @pytest.mark.slow
 def test_workers_run_a_class_of_a_notebooks_cell(session: Load, tmp_path: Path) -> None:
     pytest.importorskip("IPython")

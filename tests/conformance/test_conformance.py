@@ -293,6 +293,7 @@ ALIKE = (
         "tncse_single",
         "rankcse",
         "promptbert",
+        "diffcse",
     ),
     *("bert_flow", "isbert", "mirror_bert", "scd", "ct", "promcse"),
     "sup_prompteol_cse",

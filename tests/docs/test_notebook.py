@@ -22,6 +22,7 @@ _short.__enter__()
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCH_WORKERS", "1")  # in the kernel, where the profile is cut short

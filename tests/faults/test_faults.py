@@ -117,7 +117,7 @@ def test_a_killed_forced_run_costs_no_finished_record(tmp_path: Path) -> None:
     [
         (runs.PLAIN, 2, True, 2),
         *slowly((runs.PLAIN, 1, False, 1), (runs.PLAIN, 2, False, 1)),
-        *slowly((runs.TRAINED, 1, True, 2)),
+        *longer((runs.TRAINED, 1, True, 2)),
         *longer((runs.TRAINED, 2, True, 2), (runs.SIMCSE, 1, True, 2)),
         *longer((runs.PLAIN, 1, False, 3), (runs.PLAIN, 2, False, 3)),
     ],
