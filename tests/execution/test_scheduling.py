@@ -117,7 +117,7 @@ def long_seeds(*seeds: int | None) -> Any:
     return lambda self, jobs: 86_400.0 if jobs[0].cell.seed in seeds else 0.0
 
 
-@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_what_is_left(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str) -> None:
     assert cli(*RUN, "--campaign", "whole")[0] == 0
     run = (*RUN, "--deadline", "30", "--workers", workers)

@@ -93,7 +93,11 @@ def test_the_plan_refuses_the_untrainable(cli: Cli, zoo: Zoo, name: str, method:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("diffllama", "4 times in 2"), ("ibert", "no"), ("squeezebert", "no"), ("bart", "6 times in 2")],
+    [
+        ("diffllama", "4 times in 2"),
+        ("squeezebert", "no"),
+        *(pytest.param(*row, marks=pytest.mark.long) for row in (("ibert", "no"), ("bart", "6 times in 2"))),
+    ],
 )
 def test_probes_name_hidden_attention(cli: Cli, zoo: Zoo, name: str, said: str, tmp_path: Path) -> None:
     run = ("run", "--suite", "toy", "--methods", f"x=hf:{zoo(name)}:avg")
