@@ -39,13 +39,12 @@ FindErrors = Callable[[MethodRequest], Sequence[InputError]]
 
 
 def expand_all_methods(
-    requests: Sequence[MethodRequest], suites: Sequence[str], find_errors: FindErrors
+    requests: Sequence[MethodRequest], find_errors: FindErrors
 ) -> tuple[tuple[MethodRequest, ...], tuple[LeftOut, ...]]:
     """Replace "all" by every method that stands alone; leave out those whose inputs are missing.
 
     Args:
         requests: As asked for; a method that is named keeps its place, whatever it lacks.
-        suites: Names of the suites; one may need vectors, which methods that compare pairs lack.
         find_errors: Returns the errors for the missing inputs of a method.
 
     Raises:
@@ -58,7 +57,7 @@ def expand_all_methods(
             expanded.append(request)
             continue
         for one in _list_methods():
-            errors = [*_find_suite_errors(one, suites)] or find_errors(one)
+            errors = find_errors(one)
             lacking += [(one.name, error) for error in errors]
             if not errors:
                 expanded.append(one)
@@ -96,15 +95,6 @@ def _list_methods() -> list[MethodRequest]:
     return [MethodRequest(card.name, card.name) for card in cards if card.stands_alone]
 
 
-def _find_suite_errors(request: MethodRequest, suites: Sequence[str]) -> Iterator[InputError]:
-    vectors = [suite for suite in suites if measure_of(suite).needs_vectors]
-    method = METHODS.get(request.name)
-    by_options = getattr(method, "scores_pairs", None)
-    if vectors and (method.card.scores_pairs or (by_options and by_options(method.card.defaults))):
-        expected = "a suite of pairs"
-        yield InputError(f"no vectors, which suite '{vectors[0]}' needs", expected=expected)
-
-
 def find_input_errors(
     request: MethodRequest,
     cells: Sequence[Cell],
@@ -123,6 +113,9 @@ def find_input_errors(
         spec: The run.
         profile: Its profile.
     """
+    suites = (suite for suite in spec.suites or profile.suites if measure_of(suite).needs_vectors)
+    if (suite := next(suites, None)) and any(cell.lacks_vectors for cell in cells):
+        return [InputError(f"no vectors, which suite '{suite}' needs", expected="a suite of pairs")]
     auxiliaries = {name.split(".")[-1] for name in METHODS.get(request.name).card.auxiliaries}
     given = {override.option for override in spec.overrides if override.method == request.name}
     errors = [] if given & auxiliaries else [*found]

@@ -182,7 +182,7 @@ def make_plan(spec: RunSpec, inputs: PlanInputs | None = None) -> Plan:
         raise InputError(f"profile '{profile.name}' has no suite", hint="it is there for bench pretrain")
     find_errors = partial(_find_missing_inputs, spec, profile, read)
     named = spec.methods
-    asked, left_out = expand_all_methods(named, suite_names, find_errors)
+    asked, left_out = expand_all_methods(named, find_errors)
     spec = replace(spec, methods=asked)
     cards = find_method_cards(spec.methods)
     problems = _InputErrors()

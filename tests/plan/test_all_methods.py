@@ -136,7 +136,7 @@ def test_nothing_left_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
     missing = InputError("no pairs", hint="bench data fetch nli")
     with pytest.raises(InputError, match=r"no method of 'all' .* no pairs; bench data fetch nli"):
-        all_methods.expand_all_methods(parse_methods("all"), ("toy",), lambda _: [missing])
+        all_methods.expand_all_methods(parse_methods("all"), lambda _: [missing])
     assert str(LeftOut(("a", "b"), missing)) == "left out: a, b: no pairs; bench data fetch nli"
 
 

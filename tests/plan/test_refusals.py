@@ -283,6 +283,9 @@ def test_scorers_are_left_out_of_all(cli: Cli, tmp_path: Path, monkeypatch: pyte
     assert code == 0, err
     assert "untrained" in out
     assert "word_overlap" not in out
+    assert "bert_flow" not in out
+    fitted = cli(*run, "--set", "bert_flow.fit=train", "--results", str(tmp_path / "r"), "--dry-run")
+    assert (fitted[0], "bert_flow" in fitted[1], "word_overlap" in fitted[1]) == (0, True, False), fitted[2]
 
 
 RUN = ("run", "--methods", "noise,word_overlap", "--seeds", "1", "--suite", "toy")
